@@ -1,0 +1,1 @@
+"""Restless bandits whose rewards drift with a hidden linear Gaussian state."""
