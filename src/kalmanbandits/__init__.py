@@ -1,1 +1,73 @@
-"""Restless bandits whose rewards drift with a hidden linear Gaussian state."""
+"""Restless bandits whose rewards drift with a hidden linear Gaussian state.
+
+    z' = Γz + ξ,    X = ⟨c_a, z⟩ + η          choose one of k actions a round, see its reward alone
+
+The public names live here and are loaded when first used, so that `import kalmanbandits` costs little.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_ROOMS = ("agent", "errors", "filtering", "learning", "policies", "simulation", "systems", "testing", "theory")
+
+_NAMES = {
+    "LinearGaussianSystem": "systems",
+    "UBSS": "policies",
+    "UCB": "policies",
+    "SlidingWindowUCB": "policies",
+    "Random": "policies",
+    "KalmanGreedy": "policies",
+    "KalmanUCB": "policies",
+    "KalmanLookahead": "policies",
+    "Policy": "policies",
+    "register_kernel": "policies",
+    "Clairvoyant": "simulation",
+    "FullInformation": "simulation",
+    "simulate": "simulation",
+    "Agent": "agent",
+}
+
+__all__ = [*_NAMES, *_ROOMS, "__version__"]  # noqa: PLE0604 - names, all of them strings
+
+if TYPE_CHECKING:
+    from kalmanbandits import (
+        agent,
+        errors,
+        filtering,
+        learning,
+        policies,
+        simulation,
+        systems,
+        testing,
+        theory,
+    )
+    from kalmanbandits.agent import Agent
+    from kalmanbandits.policies import (
+        UBSS,
+        UCB,
+        KalmanGreedy,
+        KalmanLookahead,
+        KalmanUCB,
+        Policy,
+        Random,
+        SlidingWindowUCB,
+        register_kernel,
+    )
+    from kalmanbandits.simulation import Clairvoyant, FullInformation, simulate
+    from kalmanbandits.systems import LinearGaussianSystem
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NAMES:
+        return getattr(importlib.import_module(f"kalmanbandits.{_NAMES[name]}"), name)
+    if name in _ROOMS:
+        return importlib.import_module(f"kalmanbandits.{name}")
+    raise AttributeError(f"module 'kalmanbandits' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -45,7 +45,9 @@ def real(name: str, value: Any, hint: str = "") -> float:
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
     if not isinstance(value, numbers.Real):
-        raise InvalidType(f"{name} must be a number, got {value!r} of type {type(value).__name__}{_way(hint)}")
+        raise InvalidType(
+            f"{name} must be a number, got {value!r} of type {type(value).__name__}{_way(hint)}"
+        )
     if not math.isfinite(value):
         raise InvalidArgument(f"{name} must be finite, got {value}{_way(hint)}")
     return float(value)
@@ -77,6 +79,8 @@ def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
 def array(name: str, value: Any, shape: tuple[int | None, ...], hint: str = "") -> Array:
     """`value` as a read-only, C-ordered, finite float64 copy of the given shape (`None`: any length)."""
     try:
+        if np.asarray(value).dtype.kind not in "biufO":  # NumPy would parse text and drop imaginary parts
+            raise TypeError("not real numbers")
         result = np.array(value, dtype=np.float64, order="C")
     except (TypeError, ValueError) as error:
         raise InvalidType(f"{name} must be an array of real numbers, got {value!r}{_way(hint)}") from error

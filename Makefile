@@ -1,0 +1,49 @@
+# Needs python3 and make, nothing else. `make` alone lists the targets.
+
+PYTHON ?= python3
+VENV ?= .venv
+WORKERS ?= 2
+
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+UV := $(BIN)/uv
+# One version of each package for every Python, so that types and numbers do not depend on which one runs.
+COMPILE := pip compile --quiet --universal --fork-strategy fewest --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check format test lock clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-8s %s\n", $$1, $$2 }'
+
+setup: $(STAMP) ## make the virtual environment and install the package into it, editable
+
+# pip fetches uv alone, at the locked version and hash; uv does the rest in seconds.
+$(STAMP): pyproject.toml requirements-dev.txt
+	$(PYTHON) -m venv $(VENV)
+	sed -n '/^uv==/,/[^\\]$$/p' requirements-dev.txt > $(VENV)/uv.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(VENV)/uv.txt
+	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements-dev.txt
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	touch $@
+
+check: setup ## lint, formatting, types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict src
+
+format: setup ## sort imports and format, in place
+	$(BIN)/ruff check --select I --fix .
+	$(BIN)/ruff format .
+
+test: setup ## every test, on WORKERS processes (default 2); ARGS="-k name" narrows
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+lock: setup ## choose the versions in requirements*.txt anew where needed; ARGS=--upgrade takes the latest
+	$(UV) $(COMPILE) $(ARGS) pyproject.toml --output-file requirements.txt
+	$(UV) $(COMPILE) $(ARGS) --extra dev --constraint requirements.txt pyproject.toml --output-file requirements-dev.txt
+
+clean: ## remove the environment and everything built
+	rm -rf $(VENV) build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

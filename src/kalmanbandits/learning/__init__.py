@@ -1,0 +1,1 @@
+"""Predicting rewards when the system is not known."""

@@ -1,0 +1,37 @@
+"""The running standard deviation of all rewards: the unit in which UCB-type policies measure.
+
+    n ← n + 1      δ = X − mean      mean ← mean + δ/n      M₂ ← M₂ + δ(X − mean)      sd = √(M₂/n)
+
+B. P. Welford, "Note on a method for calculating corrected sums of squares and products", 1962.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kalmanbandits.compilation import jit
+from kalmanbandits.errors import positive
+
+FIELDS: list[tuple[Any, ...]] = [("scale", "f8"), ("given", "f8"), ("n", "i8"), ("mean", "f8"), ("M2", "f8")]
+
+
+def check_scale(scale: Any) -> float | None:
+    """A given scale, or None for the running standard deviation."""
+    return None if scale is None else positive("scale", scale, "leave it out to use the rewards' own scale")
+
+
+def start_scale(memory: Any, scale: float | None) -> None:
+    """Begin with the given scale, or with none."""
+    memory["scale"] = memory["given"] = 0.0 if scale is None else scale
+
+
+@jit
+def note_reward(memory: Any, reward: Any) -> None:
+    """Bring `scale` up to date: the given one, or the standard deviation of all rewards so far."""
+    memory.n += 1
+    before = reward - memory.mean
+    memory.mean += before / memory.n
+    memory.M2 += before * (reward - memory.mean)
+    if memory.given == 0:
+        memory.scale = math.sqrt(memory.M2 / memory.n)

@@ -1,0 +1,45 @@
+"""What the policies that know their system share: a Kalman filter that sees the chosen arm's reward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kalmanbandits.compilation import jit
+from kalmanbandits.filtering.kalman import filter_fields, move_on, start_filter, take_in
+from kalmanbandits.policies.spec import Policy, check_system
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+
+
+class KnownSystemPolicy(Policy):
+    """A policy with a field `system`, whose memory runs that system's Kalman filter."""
+
+    system: LinearGaussianSystem
+
+    def __post_init__(self) -> None:
+        self._set(system=check_system(self.system))
+
+    @property
+    def arms(self) -> int:  # type: ignore[override]
+        """As many as the system has."""
+        return self.system.arms
+
+    def fields(self) -> list[tuple[Any, ...]]:
+        """The filter's."""
+        return filter_fields(self.system)
+
+    def start(self, memory: Any) -> None:
+        """The system's initial law."""
+        start_filter(memory, self.system)
+
+
+@jit
+def update(memory: Any, arm: Any, reward: Any) -> None:
+    """Correct by the reward, then move on to the next round."""
+    take_in(memory, arm, reward)
+    move_on(memory)
+
+
+@jit
+def skip(memory: Any, arm: Any) -> None:
+    """Predict through a round whose reward never came."""
+    move_on(memory)

@@ -1,0 +1,53 @@
+"""Random: every arm with the same probability, whatever came before. The floor of every comparison."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from kalmanbandits.compilation import jit
+from kalmanbandits.policies.spec import Policy, check_arms
+from kalmanbandits.policies.verbs import register_kernel
+from kalmanbandits.streams import POLICY, uniform
+
+
+@dataclass(frozen=True, kw_only=True)
+class Random(Policy):
+    """A learner that selects a random arm each round (paper, Section 5).
+
+    On two arms of a stationary system with zero mean it loses √(Var(X₁ − X₂)/(2π)) a round.
+
+    >>> Random(arms=2)
+    Random(arms=2)
+    """
+
+    arms: int
+
+    def __post_init__(self) -> None:
+        self._set(arms=check_arms(self.arms))
+
+
+@jit
+def chance(memory: Any, arm: Any, key: Any, round: Any) -> Any:
+    """A uniform number for each arm and round: the arm that has the largest is a uniform choice."""
+    k = memory.pulls.shape[0]
+    return uniform(key, POLICY, round * k + arm)
+
+
+@jit
+def _score(memory: Any, arm: Any, key: Any, round: Any) -> Any:
+    return math.nan, math.nan, chance(memory, arm, key, round)
+
+
+@jit
+def _update(memory: Any, arm: Any, reward: Any) -> None:
+    pass
+
+
+@jit
+def _skip(memory: Any, arm: Any) -> None:
+    pass
+
+
+register_kernel("Random", _score, _update, _skip)

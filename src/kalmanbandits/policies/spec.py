@@ -1,0 +1,110 @@
+"""What people write: a frozen, validated description from which a fresh memory is made."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from kalmanbandits.errors import InvalidArgument, InvalidType, whole
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+
+Memory = np.ndarray[Any, np.dtype[np.void]]
+
+FORMAT = 1  # of memories: raised when the meaning of a field changes
+
+
+class Spec:
+    """A description of something that plays: its parameters, and the memory they start with.
+
+    A subclass is a frozen dataclass with `arms`, and says what its memory holds: `fields()` lists the NumPy
+    fields after `pulls`, `start(memory)` writes the first values into a zeroed record. `kernel` names the
+    compiled functions; it is the class's name unless said otherwise.
+    """
+
+    arms: int
+    kernel: ClassVar[str]
+    known: ClassVar[dict[str, type[Spec]]] = {}
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if "kernel" not in cls.__dict__:
+            cls.kernel = cls.__name__
+        Spec.known[cls.__name__] = cls
+
+    def fields(self) -> list[tuple[Any, ...]]:
+        """The fields of the memory after the kernel's name and `pulls`."""
+        return []
+
+    def start(self, memory: Any) -> None:
+        """Write the first values into a memory of zeros."""
+
+    def dtype(self) -> np.dtype[np.void]:
+        """The type of the memory: 8-byte fields, the first named after the kernel, then `pulls` (arms)."""
+        fields = [(self.kernel, "i8"), ("pulls", "i8", (self.arms,)), *self.fields()]
+        return np.dtype(fields, align=True)
+
+    def memory(self) -> Memory:
+        """A fresh memory: a NumPy array of one record."""
+        memory: Memory = np.zeros(1, self.dtype())
+        memory[self.kernel] = FORMAT
+        self.start(memory[0])
+        return memory
+
+    def to_dict(self) -> dict[str, Any]:
+        """The description as plain values, for TOML, JSON and save files."""
+        result: dict[str, Any] = {"policy": type(self).__name__}
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if value is not None:
+                result[field.name] = value.to_dict() if isinstance(value, LinearGaussianSystem) else value
+        return result
+
+    @staticmethod
+    def from_dict(values: dict[str, Any]) -> Spec:
+        """The description that `to_dict` wrote."""
+        parameters = dict(values)
+        name = parameters.pop("policy", None)
+        if name not in Spec.known:
+            raise InvalidArgument(f"policy must name a policy, got {name!r}{nearest(str(name), Spec.known)}")
+        cls = Spec.known[name]
+        allowed = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        for parameter in parameters:
+            if parameter not in allowed:
+                raise InvalidArgument(f"{name} has no parameter {parameter!r}{nearest(parameter, allowed)}")
+        if "system" in parameters and isinstance(parameters["system"], dict):
+            parameters["system"] = LinearGaussianSystem.from_dict(parameters["system"])
+        return cls(**parameters)
+
+    def _set(self, **values: Any) -> Self:
+        """Put validated values into a frozen dataclass during `__post_init__`."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        return self
+
+
+class Policy(Spec):
+    """A `Spec` that needs only what an agent sees: runs in `Agent` and in `simulate`."""
+
+
+def check_arms(arms: Any) -> int:
+    """The number of arms, at least one."""
+    return whole("arms", arms, 1, "a policy needs something to choose from")
+
+
+def check_system(system: Any) -> LinearGaussianSystem:
+    """A system, for policies that know theirs."""
+    if not isinstance(system, LinearGaussianSystem):
+        raise InvalidType(
+            f"system must be a LinearGaussianSystem, got {system!r} "
+            "(a policy that need not know the system: UBSS(arms=…))"
+        )
+    return system
+
+
+def nearest(name: str, names: Any) -> str:
+    """A hint for a misspelt name."""
+    close = difflib.get_close_matches(name, list(names), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else f" (known: {', '.join(sorted(names))})"

@@ -1,0 +1,169 @@
+"""What can be done with a memory, whatever policy it belongs to.
+
+A memory is a NumPy record whose first field is named after its kernel. The verbs below find the kernel by
+that name: the compiler does, at compile time, from the record's type, so that a call costs nothing and its
+machine code can be kept on disk; and plain Python does, from the record's dtype, so that the same code runs
+uncompiled.
+
+    score(memory, arm, key, round) -> (prediction, uncertainty, index)
+    update(memory, arm, reward)         the reward of the chosen arm has come
+    skip(memory, arm)                   it never will
+    peek(memory, means, key, round)     an oracle sees what no policy may; nothing for policies
+
+`round` counts from 0, and chance is read by address from `(key, round)`: see `streams`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from numba.core import types
+from numba.extending import overload
+
+from kalmanbandits.compilation import entry, jit, note_foreign_kernel
+from kalmanbandits.errors import InvalidArgument
+
+TIE = 1e-9  # arms whose index is within this share of the best one's are equally good; the first is taken
+
+
+class Kernel(NamedTuple):
+    """The compiled functions of one policy."""
+
+    score: Callable[..., Any]
+    update: Callable[..., Any]
+    skip: Callable[..., Any]
+    peek: Callable[..., Any]
+
+
+KERNELS: dict[str, Kernel] = {}
+
+
+@jit
+def see_nothing(memory: Any, means: Any, key: Any, round: Any) -> None:
+    """`peek` of every policy: only oracles see the means."""
+
+
+def register_kernel(
+    name: str,
+    score: Callable[..., Any],
+    update: Callable[..., Any],
+    skip: Callable[..., Any],
+    peek: Callable[..., Any] = see_nothing,
+) -> None:
+    """Make the memories whose first field is `name` run on these functions."""
+    taken = KERNELS.get(name)
+    if taken is not None and taken.score.__module__ != score.__module__:
+        raise InvalidArgument(f"name must be a new one, got {name!r} (a kernel of {taken.score.__module__})")
+    KERNELS[name] = Kernel(score, update, skip, peek)
+    note_foreign_kernel(name, score)
+
+
+def kernel_of(memory: Any) -> Kernel:
+    """The kernel a record (or its Numba type) belongs to."""
+    names = list(memory.fields) if isinstance(memory, types.Record) else memory.dtype.names
+    try:
+        return KERNELS[names[0]]
+    except KeyError:
+        raise InvalidArgument(f"memory must belong to a registered kernel, got {names[0]!r}") from None
+
+
+def score(memory: Any, arm: Any, key: Any, round: Any) -> Any:
+    """What the policy thinks of one arm: (prediction, uncertainty, index)."""
+    return kernel_of(memory).score(memory, arm, key, round)
+
+
+def update(memory: Any, arm: Any, reward: Any) -> None:
+    """Learn from the reward of the chosen arm."""
+    kernel_of(memory).update(memory, arm, reward)
+
+
+def skip(memory: Any, arm: Any) -> None:
+    """Let a round pass whose reward will never come."""
+    kernel_of(memory).skip(memory, arm)
+
+
+def peek(memory: Any, means: Any, key: Any, round: Any) -> None:
+    """Show an oracle the mean reward of every arm in this round."""
+    kernel_of(memory).peek(memory, means, key, round)
+
+
+@overload(score, strict=False, inline="always")
+def _score(memory: Any, arm: Any, key: Any, round: Any) -> Any:
+    function = kernel_of(memory).score
+    return lambda memory, arm, key, round: function(memory, arm, key, round)
+
+
+@overload(update, strict=False, inline="always")
+def _update(memory: Any, arm: Any, reward: Any) -> Any:
+    function = kernel_of(memory).update
+    return lambda memory, arm, reward: function(memory, arm, reward)
+
+
+@overload(skip, strict=False, inline="always")
+def _skip(memory: Any, arm: Any) -> Any:
+    function = kernel_of(memory).skip
+    return lambda memory, arm: function(memory, arm)
+
+
+@overload(peek, strict=False, inline="always")
+def _peek(memory: Any, means: Any, key: Any, round: Any) -> Any:
+    function = kernel_of(memory).peek
+    return lambda memory, means, key, round: function(memory, means, key, round)
+
+
+@jit
+def select(memory: Any, scores: Any, available: Any, key: Any, round: Any) -> Any:
+    """The one choice rule: the first available arm whose index ties with the best. Fills `scores` (k, 3)."""
+    k = memory.pulls.shape[0]
+    best = -math.inf
+    first = -1
+    for a in range(k):
+        if available[a]:
+            prediction, uncertainty, index = score(memory, a, key, round)
+            scores[a, 0] = prediction
+            scores[a, 1] = uncertainty
+            scores[a, 2] = index
+            if first < 0:
+                first = a
+            if index > best:
+                best = index
+    threshold = best if math.isinf(best) else best - TIE * abs(best)
+    for a in range(k):
+        if available[a] and scores[a, 2] >= threshold:
+            return a
+    return first  # every index is NaN
+
+
+@jit
+def learn(memory: Any, arm: Any, reward: Any) -> None:
+    """`update`, and the count of pulls that every memory keeps."""
+    memory.pulls[arm] += 1
+    update(memory, arm, reward)
+
+
+@entry
+def select_once(memories: Any, scores: Any, available: Any, key: Any, round: Any) -> Any:
+    """`select` on a length-1 array of memories: passing the record itself costs ten times as much."""
+    return select(memories[0], scores, available, key, round)
+
+
+@entry
+def learn_once(memories: Any, arm: Any, reward: Any) -> None:
+    """`learn` on a length-1 array of memories."""
+    learn(memories[0], arm, reward)
+
+
+@entry
+def skip_once(memories: Any, arm: Any) -> None:
+    """`skip` on a length-1 array of memories."""
+    skip(memories[0], arm)
+
+
+@entry
+def score_once(memories: Any, scores: Any, key: Any, round: Any) -> None:
+    """The scores (k, 3) of every arm, available or not."""
+    memory = memories[0]
+    for a in range(memory.pulls.shape[0]):
+        scores[a, 0], scores[a, 1], scores[a, 2] = score(memory, a, key, round)

@@ -1,0 +1,6 @@
+"""Policies and systems put together, in batch."""
+
+from kalmanbandits.simulation.oracles import Clairvoyant, FullInformation, Oracle
+from kalmanbandits.simulation.simulate import simulate
+
+__all__ = ["Clairvoyant", "FullInformation", "Oracle", "simulate"]

@@ -1,0 +1,152 @@
+"""The batch engine on processor cores: threads over runs, each with one block and one memory per policy."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from kalmanbandits.policies.spec import Spec
+from kalmanbandits.simulation.environment import Block, draw_block, environment
+from kalmanbandits.simulation.rounds import Measures, play_block
+from kalmanbandits.streams import stream_key
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+
+# A block stays in the second-level cache, and a call lasts long enough to make Python's share of it small.
+BLOCK_BYTES = 256 * 1024
+BLOCK_ROUNDS = 4096
+
+Progress = Callable[[int, int], None]
+
+
+def available_cores() -> int:
+    """The cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class Batch:
+    """One simulation: what to play, and the arrays its results go to, filled run by run."""
+
+    def __init__(
+        self,
+        system: LinearGaussianSystem,
+        specs: Sequence[Spec],
+        rounds: int,
+        runs: Sequence[int],
+        seed: int,
+        checkpoints: Any,
+        trace: bool,
+    ) -> None:
+        self.system, self.specs, self.rounds, self.runs, self.seed = system, specs, rounds, runs, seed
+        self.checkpoints, self.trace = checkpoints, trace
+        shape = (len(specs), len(runs), len(checkpoints))
+        self.sums = np.zeros((*shape, 4))
+        self.pulls = np.zeros((*shape, system.arms), np.int64)
+        traced = (len(specs), len(runs), rounds if trace else 0)
+        self.choices = np.zeros(traced, np.int64)
+        self.rewards = np.zeros(traced)
+        width = system.dimension + system.arms + 2
+        self.block_rounds = max(1, min(rounds, BLOCK_ROUNDS, BLOCK_BYTES // (8 * width)))
+        self._done = 0
+        self._stop = threading.Event()
+
+    def run(self, threads: int, progress: Progress | None = None) -> None:
+        """Play everything. A Ctrl-C or an error stops the other threads within a block."""
+        tasks: queue.SimpleQueue[int] = queue.SimpleQueue()
+        for position in range(len(self.runs)):
+            tasks.put(position)
+        errors: list[BaseException] = []
+        workers = [
+            threading.Thread(target=self._work, args=(tasks, errors), daemon=True)
+            for _ in range(min(threads, len(self.runs)))
+        ]
+        total = self.rounds * len(self.runs) * len(self.specs)
+        for worker in workers:
+            worker.start()
+        try:
+            for worker in workers:
+                while worker.is_alive():
+                    worker.join(0.1)
+                    if progress is not None:
+                        progress(self._done, total)
+        except BaseException:
+            self._stop.set()
+            for worker in workers:
+                worker.join()
+            raise
+        if errors:
+            raise errors[0]
+        if progress is not None:
+            progress(total, total)
+
+    def _work(self, tasks: queue.SimpleQueue[int], errors: list[BaseException]) -> None:
+        try:
+            desk = _Desk(self)
+            while not self._stop.is_set():
+                try:
+                    position = tasks.get_nowait()
+                except queue.Empty:
+                    return
+                self._play_run(desk, position)
+        except BaseException as error:  # handed to the caller's thread
+            errors.append(error)
+            self._stop.set()
+
+    def _play_run(self, desk: _Desk, position: int) -> None:
+        key = stream_key(self.seed, self.runs[position])
+        desk.begin()
+        for first in range(0, self.rounds, self.block_rounds):
+            if self._stop.is_set():
+                return
+            n = min(self.block_rounds, self.rounds - first)
+            block = desk.block
+            means, best, noise = block.means[:n], block.best[:n], block.noise[:n]
+            draw_block(desk.environment, key, first, block.normals, means, best, noise)
+            for p, (memory, measures) in enumerate(zip(desk.memories, desk.measures, strict=True)):
+                play_block(
+                    memory,
+                    desk.scores,
+                    desk.available,
+                    key,
+                    first,
+                    means,
+                    best,
+                    noise,
+                    self.checkpoints,
+                    measures.totals,
+                    measures.pulls,
+                    measures.history,
+                    measures.pulls_history,
+                    self.choices[p, position],
+                    self.rewards[p, position],
+                )
+                self._done += n
+        for p, measures in enumerate(desk.measures):
+            self.sums[p, position] = measures.history
+            self.pulls[p, position] = measures.pulls_history
+
+
+class _Desk:
+    """What one thread works on: never one per run, since a memory may take many megabytes."""
+
+    def __init__(self, batch: Batch) -> None:
+        k = batch.system.arms
+        self.environment = environment(batch.system)
+        self.block = Block(batch.system, batch.block_rounds)
+        self.fresh = [spec.memory() for spec in batch.specs]
+        self.memories = [memory.copy() for memory in self.fresh]
+        self.measures = [Measures(k, len(batch.checkpoints)) for _ in batch.specs]
+        self.scores = np.zeros((k, 3))
+        self.available = np.ones(k, np.bool_)
+
+    def begin(self) -> None:
+        """Forget the run before."""
+        for memory, fresh, measures in zip(self.memories, self.fresh, self.measures, strict=True):
+            memory[:] = fresh
+            measures.clear()

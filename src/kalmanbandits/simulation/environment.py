@@ -1,0 +1,94 @@
+"""A system as a record, and the trajectories it makes.
+
+    z_{t+1} = Γz_t + Lξ_t,  LL' = Q        means_t = Cz_t        noise_t = ση_t
+
+The state does not depend on the actions, so one trajectory serves every policy: it is drawn in blocks, and
+each policy plays the same block. The arrays' sizes are part of the record's type, so loops unroll.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from kalmanbandits.compilation import entry, jit
+from kalmanbandits.filtering.kalman import dot
+from kalmanbandits.streams import INITIAL_STATE, MEASUREMENT, PROCESS, fill_normals, normal
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+from kalmanbandits.systems.properties import semidefinite_cholesky
+
+
+def environment(system: LinearGaussianSystem) -> Any:
+    """The record (an array of one) from which a run's trajectory is drawn."""
+    d, k = system.dimension, system.arms
+    fields: list[tuple[Any, ...]] = [
+        ("transition", "f8", (d, d)),
+        ("actions", "f8", (k, d)),
+        ("factor", "f8", (d, d)),
+        ("initial_mean", "f8", (d,)),
+        ("initial_factor", "f8", (d, d)),
+        ("deviation", "f8"),
+        ("z", "f8", (d,)),
+        ("next", "f8", (d,)),
+    ]
+    record = np.zeros(1, np.dtype(fields, align=True))
+    record["transition"] = system.transition
+    record["actions"] = system.actions
+    record["factor"] = semidefinite_cholesky(system.process_noise)
+    record["initial_mean"] = system.initial_mean
+    record["initial_factor"] = semidefinite_cholesky(system.initial_covariance)
+    record["deviation"] = math.sqrt(system.noise_variance)
+    return record
+
+
+class Block:
+    """Room for one block of a trajectory: a few hundred kilobytes, used again for every block."""
+
+    def __init__(self, system: LinearGaussianSystem, rounds: int) -> None:
+        self.normals = np.empty(rounds * system.dimension)
+        self.means = np.empty((rounds, system.arms))
+        self.best = np.empty(rounds)
+        self.noise = np.empty(rounds)
+
+
+@jit
+def _start(env: Any, key: Any) -> None:
+    d = env.z.shape[0]
+    for i in range(d):
+        env.z[i] = env.initial_mean[i]
+        for j in range(i + 1):
+            env.z[i] += env.initial_factor[i, j] * normal(key, INITIAL_STATE, j)
+
+
+@jit
+def _advance(env: Any, xi: Any) -> None:
+    d = env.z.shape[0]
+    for i in range(d):
+        total = dot(env.transition[i], env.z)
+        for j in range(i + 1):
+            total += env.factor[i, j] * xi[j]
+        env.next[i] = total
+    for i in range(d):
+        env.z[i] = env.next[i]
+
+
+@entry
+def draw_block(envs: Any, key: Any, first: Any, normals: Any, means: Any, best: Any, noise: Any) -> None:
+    """Draw rounds `first`, `first + 1`, … of the run `key`: as many as `noise` is long."""
+    env = envs[0]
+    n, d, k = noise.shape[0], env.z.shape[0], env.actions.shape[0]
+    if first == 0:
+        _start(env, key)
+    fill_normals(noise, key, MEASUREMENT, first)
+    fill_normals(normals[: n * d], key, PROCESS, first * d)
+    for t in range(n):
+        top = -math.inf
+        for a in range(k):
+            mean = dot(env.actions[a], env.z)
+            means[t, a] = mean
+            top = max(top, mean)
+        best[t] = top
+        noise[t] *= env.deviation
+        _advance(env, normals[t * d : (t + 1) * d])

@@ -1,0 +1,84 @@
+"""One round, and a block of them: the heart of the simulator.
+
+    peek ► select ► reward ► measure ► learn
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from kalmanbandits.compilation import entry
+from kalmanbandits.policies.verbs import learn, peek, select
+
+
+class Measures:
+    """What is kept of one policy and run: running sums, written down at every checkpoint."""
+
+    def __init__(self, arms: int, checkpoints: int) -> None:
+        self.totals = np.zeros(4)  # regret, reward, squared prediction errors, rounds with a prediction
+        self.pulls = np.zeros(arms, np.int64)
+        self.history = np.zeros((checkpoints, 4))
+        self.pulls_history = np.zeros((checkpoints, arms), np.int64)
+
+    def clear(self) -> None:
+        """Ready for the next run."""
+        self.totals[:] = 0
+        self.pulls[:] = 0
+
+
+@entry
+def play_block(
+    memories: Any,
+    scores: Any,
+    available: Any,
+    key: Any,
+    first: Any,
+    means: Any,
+    best: Any,
+    noise: Any,
+    checkpoints: Any,
+    totals: Any,
+    pulls: Any,
+    history: Any,
+    pulls_history: Any,
+    choices: Any,
+    rewards: Any,
+) -> None:
+    """Play rounds `first`, `first + 1`, … of one run. `choices` and `rewards` are traces, or empty."""
+    memory = memories[0]
+    regret, total, squares, predicted = totals[0], totals[1], totals[2], totals[3]
+    n = noise.shape[0]
+    point = np.searchsorted(checkpoints, first + 1)
+    t = 0
+    while t < n:
+        stop = n
+        if point < checkpoints.shape[0]:
+            stop = min(n, checkpoints[point] - first)
+        for t in range(t, stop):  # noqa: B020 - an inner loop without a test for checkpoints
+            peek(memory, means[t], key, first + t)
+            arm = select(memory, scores, available, key, first + t)
+            reward = means[t, arm] + noise[t]
+            regret += best[t] - means[t, arm]
+            total += reward
+            error = reward - scores[arm, 0]
+            if not math.isnan(error):
+                squares += error * error
+                predicted += 1
+            pulls[arm] += 1
+            if choices.shape[0] > 0:
+                choices[first + t] = arm
+                rewards[first + t] = reward
+            learn(memory, arm, reward)
+        t = stop
+        if point < checkpoints.shape[0] and first + t == checkpoints[point]:
+            history[point, 0] = regret
+            history[point, 1] = total
+            history[point, 2] = squares
+            history[point, 3] = predicted
+            for a in range(pulls.shape[0]):
+                pulls_history[point, a] = pulls[a]
+            point += 1
+    totals[0], totals[1], totals[2], totals[3] = regret, total, squares, predicted

@@ -1,0 +1,26 @@
+"""Where rewards come from: linear Gaussian systems, families of them by name, and the paper's assumptions."""
+
+from kalmanbandits.systems.assumptions import Assumption, AssumptionReport
+from kalmanbandits.systems.families import (
+    FAMILIES,
+    autoregressive,
+    decoupled,
+    random_stable,
+    random_walk,
+    rotation,
+    seasonal,
+)
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+
+__all__ = [
+    "FAMILIES",
+    "Assumption",
+    "AssumptionReport",
+    "LinearGaussianSystem",
+    "autoregressive",
+    "decoupled",
+    "random_stable",
+    "random_walk",
+    "rotation",
+    "seasonal",
+]

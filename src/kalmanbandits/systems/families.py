@@ -1,0 +1,241 @@
+"""Families of systems by name: the paper's, and what people meet in practice."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from kalmanbandits.errors import Array, InvalidArgument, array, positive, probability, real, whole
+from kalmanbandits.systems import properties
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+
+_VARIANCE = "it is a variance, not a standard deviation"
+
+
+def rotation(
+    theta: float, damping: float = 0.9, scale: float = 10.0, noise_variance: float = 1.0
+) -> LinearGaussianSystem:
+    """The paper's family: two coupled damped rotations by θ, the arms read the two axes of the first.
+
+        Γ = [[φR, I], [0, φR]],   R = [[cos θ, sin θ], [−sin θ, cos θ]],   Q = I,   φ the `damping`,
+        c_1 = (`scale`, 0, 0, 0),   c_2 = (0, `scale`, 0, 0)
+
+    Shapes: d = 4, k = 2. Every θ gives the same stationary reward variance; θ → 2π − θ swaps the arms.
+
+    >>> rotation(theta=5 * np.pi / 8).reward_variances.round()
+    array([26916., 26916.])
+
+    Reference: eq. numerical_LGDS.
+    """
+    angle = real("theta", theta, "an angle in radians")
+    damped = probability("damping", damping, "at 1 the rotation never forgets") * _turn(angle)
+    Γ = np.block([[damped, np.eye(2)], [np.zeros((2, 2)), damped]])
+    return LinearGaussianSystem(Γ, positive("scale", scale) * np.eye(2, 4), np.eye(4), noise_variance)
+
+
+def autoregressive(
+    coefficients: ArrayLike, innovation_variance: ArrayLike = 1.0, noise_variance: float = 1.0
+) -> LinearGaussianSystem:
+    """Independent arms, each an autoregression of order p, in companion form (Q is singular for p > 1).
+
+        x_a(t) = φ_a1 x_a(t−1) + … + φ_ap x_a(t−p) + ε_a(t),   X = x_a + η
+
+    Shapes: `coefficients` (k, p), a row per arm, newest lag first; `innovation_variance` scalar or (k,);
+    d = k·p.
+
+    >>> autoregressive([[0.5, 0.3], [1.2, -0.5]])
+    LinearGaussianSystem(arms=2, dimension=4, spectral_radius=0.85208, noise_variance=1)
+
+    Reference: the s-step autoregressive rewards of the introduction.
+    """
+    φ = array("coefficients", coefficients, (None, None), "one row per arm, one column per lag")
+    k, p = φ.shape
+    if k == 0 or p == 0:
+        raise InvalidArgument(
+            f"coefficients must have a row per arm and a column per lag, got shape {φ.shape}"
+        )
+    variances = _per("innovation_variance", innovation_variance, k, "arm")
+    Γ, Q, C = np.zeros((k * p, k * p)), np.zeros((k * p, k * p)), np.zeros((k, k * p))
+    for a in range(k):
+        first = a * p
+        arm = slice(first, first + p)
+        Γ[arm, arm] = np.eye(p, k=-1)
+        Γ[first, arm] = φ[a]
+        if not properties.powers_vanish(Γ[arm, arm]):
+            raise InvalidArgument(
+                f"coefficients must give every arm a spectral radius below 1, got "
+                f"{properties.spectral_radius(Γ[arm, arm]):.6g} for arm {a} (shrink that row; for a walk "
+                f"see random_walk, or give LinearGaussianSystem a start of your own)"
+            )
+        Q[first, first] = _variance("innovation_variance", variances[a])
+        C[a, first] = 1.0
+    return LinearGaussianSystem(Γ, C, Q, noise_variance)
+
+
+def random_walk(
+    arms: int,
+    step_variance: ArrayLike = 1.0,
+    noise_variance: float = 1.0,
+    initial_variance: ArrayLike = 1.0,
+    initial_mean: ArrayLike = 0.0,
+) -> LinearGaussianSystem:
+    """Arms whose means wander independently and never come back: spectral radius 1.
+
+        z_a(t+1) = z_a(t) + ξ_a(t),   X = z_a + η,   z_a(0) ~ N(`initial_mean`, `initial_variance`)
+
+    There is no stationary law: the start is given, variances grow linearly, and regret only means something
+    over a finite horizon. `check()` says which of the paper's assumptions fail for that.
+
+    Shapes: `step_variance`, `initial_variance`, `initial_mean` scalar or (k,); d = k.
+
+    >>> random_walk(arms=3).is_stationary
+    False
+
+    Reference: the Brownian restless bandits of the introduction; Assumption 1 as printed, ρ(Γ) ≤ 1.
+    """
+    k = whole("arms", arms, 1)
+    steps = _per("step_variance", step_variance, k, "arm")
+    initial = _per("initial_variance", initial_variance, k, "arm")
+    return LinearGaussianSystem(
+        np.eye(k),
+        np.eye(k),
+        np.diag([_variance("step_variance", step) for step in steps]),
+        noise_variance,
+        initial_mean=_per("initial_mean", initial_mean, k, "arm"),
+        initial_covariance=np.diag([_variance("initial_variance", v) for v in initial]),
+    )
+
+
+def seasonal(
+    periods: ArrayLike,
+    arms: int = 3,
+    damping: float = 0.99,
+    amplitude: ArrayLike = 1.0,
+    noise_variance: float = 0.1,
+    phases: ArrayLike | None = None,
+) -> LinearGaussianSystem:
+    """Seasons of given length that drift slowly in phase and size; arms peak at different times of each.
+
+        z_j(t+1) = φ R(2π / period_j) z_j(t) + ξ_j,   X = Σ_j (cos, sin)(phase_aj)'z_j + η
+
+    The noise is such that season j contributes a standard deviation of `amplitude`_j to every arm.
+
+    Shapes: `periods` scalar or (m,), each at least 2 rounds; `amplitude` scalar or (m,); `phases` (k, m) in
+    radians, by default spread evenly over the arms; d = 2m.
+
+    >>> seasonal(periods=[24, 168], arms=4, amplitude=[2.0, 1.0]).reward_variances.round(9)
+    array([5.1, 5.1, 5.1, 5.1])
+
+    Reference: eq. linear_dynamical_system with a block-diagonal Γ.
+    """
+    lengths = array(
+        "periods", np.atleast_1d(np.asarray(periods)), (None,), "one length per season, in rounds"
+    )
+    m, k = len(lengths), whole("arms", arms, 1)
+    if m == 0 or lengths.min() < 2:
+        fault = "is empty" if m == 0 else f"holds {lengths.min():g}"
+        raise InvalidArgument(
+            f"periods must hold lengths of at least 2 rounds, got one that {fault} (in rounds)"
+        )
+    φ = probability("damping", damping, "at 1 the seasons never drift, and grow without bound")
+    size = [positive("amplitude", v) for v in _per("amplitude", amplitude, m, "period")]
+    spread = np.repeat(2 * np.pi * np.arange(k)[:, None] / k, m, axis=1)
+    angles = (
+        spread if phases is None else array("phases", phases, (k, m), "a row per arm, a column per period")
+    )
+    Γ, Q, C = np.zeros((2 * m, 2 * m)), np.zeros((2 * m, 2 * m)), np.zeros((k, 2 * m))
+    for j in range(m):
+        season = slice(2 * j, 2 * j + 2)
+        Γ[season, season] = φ * _turn(2 * math.pi / lengths[j])
+        Q[season, season] = (1 - φ**2) * size[j] ** 2 * np.eye(2)
+        C[:, season] = np.stack([np.cos(angles[:, j]), np.sin(angles[:, j])], axis=1)
+    return LinearGaussianSystem(Γ, C, Q, noise_variance)
+
+
+def decoupled(
+    arms: int, decay: ArrayLike = 0.9, scale: ArrayLike = 1.0, noise_variance: float = 0.1
+) -> LinearGaussianSystem:
+    """Each arm its own scalar state: no arm tells anything about another.
+
+        z_a(t+1) = φ_a z_a(t) + ξ_a(t),   X = z_a + η,   sd(z_a) = `scale`_a
+
+    Shapes: `decay` φ in (−1, 1) and `scale`, scalar or (k,); d = k.
+
+    >>> decoupled(arms=2, decay=[0.9, 0.99], scale=[1.0, 2.0]).stationary_covariance.round(9)
+    array([[1., 0.],
+           [0., 4.]])
+
+    Reference: the 1-step autoregressive rewards of the introduction.
+    """
+    k = whole("arms", arms, 1)
+    decays = _per("decay", decay, k, "arm")
+    if np.abs(decays).max() >= 1:
+        worst = decays[np.abs(decays).argmax()]
+        raise InvalidArgument(
+            f"decay must lie strictly between -1 and 1, got {worst:g} (at 1 it is a walk: see random_walk)"
+        )
+    scales = np.array([positive("scale", v) for v in _per("scale", scale, k, "arm")])
+    return LinearGaussianSystem(
+        np.diag(decays), np.eye(k), np.diag(scales**2 * (1 - decays**2)), noise_variance
+    )
+
+
+def random_stable(
+    arms: int,
+    dimension: int,
+    spectral_radius: float = 0.9,
+    seed: int = 0,
+    signal_to_noise: float = 10.0,
+    noise_variance: float = 1.0,
+) -> LinearGaussianSystem:
+    """A system drawn at random, with a given spectral radius and signal-to-noise ratio.
+
+        Γ ∝ standard normal entries, ρ(Γ) given;   Q Wishart;   c_a'Σc_a = `signal_to_noise`·σ² for every arm
+
+    Shapes: k = `arms`, d = `dimension`. The same seed gives the same system.
+
+    >>> random_stable(arms=3, dimension=5, spectral_radius=0.95, seed=1).reward_variances.round(9)
+    array([11., 11., 11.])
+
+    Reference: eq. linear_dynamical_system.
+    """
+    k, d = whole("arms", arms, 1), whole("dimension", dimension, 1)
+    radius = probability("spectral_radius", spectral_radius, "at 1 there is no stationary law")
+    ratio, s2 = (
+        positive("signal_to_noise", signal_to_noise),
+        positive("noise_variance", noise_variance, _VARIANCE),
+    )
+    rng = np.random.default_rng(whole("seed", seed, 0))
+    Γ = rng.standard_normal((d, d))
+    Γ *= radius / properties.spectral_radius(Γ)
+    root = rng.standard_normal((d, 2 * d))
+    Q = root @ root.T / (2 * d)
+    C = rng.standard_normal((k, d))
+    variances = np.einsum("ai,ij,aj->a", C, properties.lyapunov(Γ, Q), C)
+    return LinearGaussianSystem(Γ, C * np.sqrt(ratio * s2 / variances)[:, None], Q, s2)
+
+
+FAMILIES: dict[str, Callable[..., LinearGaussianSystem]] = {
+    family.__name__: family
+    for family in (rotation, autoregressive, random_walk, seasonal, decoupled, random_stable)
+}
+
+
+def _turn(angle: float) -> Array:
+    """The paper's R(θ)."""
+    return np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
+
+
+def _per(name: str, value: ArrayLike, count: int, unit: str) -> Array:
+    """A scalar repeated `count` times, or an array of that length."""
+    given = value if np.ndim(value) else np.full(count, real(name, value))
+    return array(name, given, (count,), f"a number, or one per {unit}")
+
+
+def _variance(name: str, value: float) -> float:
+    if value < 0:
+        raise InvalidArgument(f"{name} must not be negative, got {value} ({_VARIANCE})")
+    return float(value)

@@ -1,0 +1,79 @@
+"""Rules that every file of the repository keeps."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from documents import ROOT, repository_files
+
+LONGEST = 330  # lines of a source file: about 300
+LOCKS = {"uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock", "pylock.toml", "conda-lock.yml"}
+# Papers and standards. Where packages come from is each machine's own business, so no index is among them.
+HOSTS = {"arxiv.org", "doi.org", "proceedings.mlr.press", "keepachangelog.com", "semver.org"}
+HOSTS |= {"example.org", "packages.example.com"}  # reserved names, for the tests below
+
+HOST = re.compile(r"(?:://([\w.-]+))|\b((?:[a-z0-9-]+\.)+(?:org|com|net))\b", re.IGNORECASE)
+HOME = re.compile(r"(?<![\w.}])/(?:home|root|work|Users|opt)/\w")
+
+
+def texts() -> list[tuple[Path, str]]:
+    """Path and text of each file; what is not text is left out."""
+    found = []
+    for path in repository_files():
+        data = path.read_bytes()
+        if b"\0" not in data:
+            found.append((path.relative_to(ROOT), data.decode("utf-8")))
+    return found
+
+
+def foreign_hosts(text: str) -> list[str]:
+    """Hosts named in a text, in an address or bare, that are not among the known ones."""
+    named = {(match[1] or match[2]).lower().removeprefix("www.") for match in HOST.finditer(text)}
+    return sorted(named - HOSTS)
+
+
+def test_the_files_are_found() -> None:
+    found = {path.as_posix() for path, _ in texts()}
+    assert {"README.md", "Makefile", ".ci/run", "src/kalmanbandits/__init__.py"} <= found
+    assert not any(path.startswith((".venv/", ".git/")) for path in found)
+
+
+def test_no_lock_file_with_addresses() -> None:
+    assert [path for path in repository_files() if path.name in LOCKS] == []
+
+
+def test_no_address_but_of_papers_and_standards() -> None:
+    assert {str(path): hosts for path, text in texts() if (hosts := foreign_hosts(text))} == {}
+
+
+@pytest.mark.parametrize("text", ["https://{}/simple", "see {}", "--index-url http://{}:8080/simple"])
+@pytest.mark.parametrize("host", ["example.org", "packages.example.com"])
+def test_an_address_is_noticed(text: str, host: str) -> None:
+    assert foreign_hosts(text.format(host + ".net")) == [host + ".net"]
+
+
+def test_no_path_of_somebodys_machine() -> None:
+    assert [str(path) for path, text in texts() if HOME.search(text)] == []
+
+
+@pytest.mark.parametrize("folder", ["home", "root", "work", "Users"])
+def test_a_path_of_somebodys_machine_is_noticed(folder: str) -> None:
+    assert HOME.search(f"-e file:///{folder}/somebody/project")
+    assert HOME.search(f"cd /{folder}/project")
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt"])
+def test_requirements_are_pinned_hashed_and_free_of_addresses(name: str) -> None:
+    logical = (ROOT / name).read_text().replace("\\\n", " ").splitlines()
+    assert logical
+    for line in logical:
+        assert re.fullmatch(r"[\w.-]+==[\w.!+]+(?: ; [^#]*?)?(?:\s+--hash=sha256:[0-9a-f]{64})+\s*", line), (
+            line[:120]
+        )
+
+
+def test_source_files_stay_short() -> None:
+    lengths = {path: text.count("\n") for path, text in texts() if path.parts[0] == "src"}
+    assert {str(path): lines for path, lines in lengths.items() if lines > LONGEST} == {}

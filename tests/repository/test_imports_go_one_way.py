@@ -1,0 +1,120 @@
+"""Inside the package imports go one way: each room may use those to its left."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from documents import ROOT
+
+PACKAGE = "kalmanbandits"
+LINE = (
+    "errors",
+    "compilation",
+    "streams",
+    "systems",
+    "filtering",
+    "learning",
+    "policies",
+    "simulation",
+    "theory",
+    "studies",
+    "reporting",
+    "cli",
+)
+# Rooms beside the line. `agent` stands on `policies`; the others may use anything.
+ASIDE = {
+    "agent": {*LINE[: LINE.index("policies") + 1]},
+    "testing": {*LINE, "agent", ""},
+    "integrations": {*LINE, "agent", "testing", ""},
+}
+MAY_USE = {room: {*LINE[:place]} for place, room in enumerate(LINE)} | ASIDE
+MAY_USE["cli"] |= {*ASIDE, ""}  # "" is the package's own __init__, which reaches every room
+MAY_USE[""] = {*MAY_USE}
+
+
+def room_of(module: str) -> str:
+    """`kalmanbandits.policies.ubss` is in the room `policies`, `kalmanbandits` in the room ``."""
+    return [*module.split("."), ""][1]
+
+
+def imported_modules(path: Path, module: str) -> Iterator[tuple[int, str]]:
+    """Line and full name of everything of the package that a file imports, at any depth of its code."""
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            parents = package.split(".")
+            base = ".".join(parents[: len(parents) - node.level + 1]) if node.level else ""
+            base = ".".join(part for part in (base, node.module) if part)
+            # `from kalmanbandits import streams` imports a room, not the package's front door.
+            names = [f"{base}.{alias.name}" if base == PACKAGE else base for alias in node.names]
+            names = [name if room_of(name) in MAY_USE else base for name in names]
+        else:
+            continue
+        for name in names:
+            if name.split(".")[0] == PACKAGE:
+                yield node.lineno, name
+
+
+def violations(source: Path) -> list[str]:
+    """Imports under `source` (the folder that holds the package) that go the wrong way, as readable lines."""
+    found = []
+    for path in sorted((source / PACKAGE).rglob("*.py")):
+        parts = path.relative_to(source).with_suffix("").parts
+        module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        room = room_of(module)
+        if room not in MAY_USE:
+            found.append(f"{module}: the room {room!r} has no place in the order; give it one in this test")
+            continue
+        for line, name in imported_modules(path, module):
+            if room_of(name) not in {room} | MAY_USE[room]:
+                found.append(f"{module}, line {line}: may not import {name}")
+    return found
+
+
+def test_imports_go_one_way() -> None:
+    assert violations(ROOT / "src") == []
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("systems/families.py", "from kalmanbandits.policies.ubss import UBSS"),
+        ("systems/families.py", "from ..policies import ubss"),
+        ("systems/families.py", "from .. import policies"),
+        ("systems/families.py", "import kalmanbandits.simulation.cpu as cpu"),
+        ("systems/__init__.py", "from ..policies import UBSS"),
+        ("policies/ubss.py", "from kalmanbandits import agent"),
+        ("policies/ubss.py", "def late():\n    from kalmanbandits import simulate"),
+        ("errors.py", "import kalmanbandits.streams"),
+        ("agent.py", "from kalmanbandits.simulation import simulate"),
+        ("simulation/cpu.py", "from kalmanbandits.agent import Agent"),
+        ("corridor/door.py", "import math"),
+    ],
+)
+def test_a_wrong_import_is_found(tmp_path: Path, file: str, line: str) -> None:
+    path = tmp_path / PACKAGE / file
+    path.parent.mkdir(parents=True)
+    path.write_text(line + "\n")
+    assert len(violations(tmp_path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("policies/ubss.py", "from kalmanbandits.learning.ridge import update\nfrom ..streams import normal"),
+        ("policies/ubss.py", "from .kalman import KalmanGreedy\nfrom . import kernel\nimport numpy as np"),
+        ("agent.py", "from kalmanbandits import errors, policies"),
+        ("integrations/gymnasium.py", "import kalmanbandits as kb\nfrom kalmanbandits import Agent"),
+        ("__init__.py", "from .agent import Agent"),
+    ],
+)
+def test_a_right_import_passes(tmp_path: Path, file: str, line: str) -> None:
+    path = tmp_path / PACKAGE / file
+    path.parent.mkdir(parents=True)
+    path.write_text(line + "\n")
+    assert violations(tmp_path) == []

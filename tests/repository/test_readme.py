@@ -1,0 +1,47 @@
+"""What the documents tell a reader to type works."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from documents import ROOT, blocks
+
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+# The skeleton in CONTRIBUTING.md is there to be filled in, not to be run.
+RUNNING = [path for path in DOCUMENTS if path.name != "CONTRIBUTING.md" and blocks(path, "python")]
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("document", RUNNING, ids=name)
+def test_python_blocks_run_in_order(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for line, source in blocks(document, "python"):
+        # Blank lines in front make a traceback point at the line of the document.
+        exec(compile("\n" * (line - 1) + source, str(document), "exec"), namespace)
+
+
+def test_the_readme_has_an_example_that_shows_something() -> None:
+    sources = [source for _, source in blocks(ROOT / "README.md", "python")]
+    assert any("kb.simulate(" in source for source in sources)
+    assert all("print(" in source or "assert " in source for source in sources)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_toml_blocks_parse(document: Path) -> None:
+    for _, source in blocks(document, "toml"):
+        tomllib.loads(source)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_links_between_documents_lead_somewhere(document: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", document.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+        assert "://" in target or (document.parent / target).exists(), f"{name(document)} links to {target}"
