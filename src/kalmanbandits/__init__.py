@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-_ROOMS = ("agent", "errors", "filtering", "learning", "policies", "simulation", "systems", "testing", "theory")
+_ROOMS = (
+    "agent",
+    "errors",
+    "filtering",
+    "learning",
+    "policies",
+    "simulation",
+    "systems",
+    "testing",
+    "theory",
+)
 
 _NAMES = {
     "LinearGaussianSystem": "systems",
@@ -31,7 +41,7 @@ _NAMES = {
     "Agent": "agent",
 }
 
-__all__ = [*_NAMES, *_ROOMS, "__version__"]  # noqa: PLE0604 - names, all of them strings
+__all__ = [*_NAMES, *_ROOMS, "__version__"]
 
 if TYPE_CHECKING:
     from kalmanbandits import (

@@ -145,7 +145,7 @@ class Agent:
         return Explanation(self._rounds + 1, scores[:, 0], scores[:, 1], scores[:, 2], pulls, choice)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to `path`, atomically: description, memory, place in the random stream, open arm."""
+        """Write description, memory, place in the random stream and open arm to `path`, atomically."""
         position = {"seed": self._seed, "rounds": self._rounds, "open": self._open}
         saving.write(path, self._policy, self._memory, position)
 
@@ -170,7 +170,9 @@ class Agent:
                 raise InvalidArgument(f"available must hold arms below {self._policy.arms}, got {arm}")
             mask[arm] = True
         if not arms:
-            raise InvalidArgument("available must hold at least one arm, got none (call skip() for such a round)")
+            raise InvalidArgument(
+                "available must hold at least one arm, got none (call skip() for such a round)"
+            )
         return mask
 
     def _refuse(self, arm: int) -> None:

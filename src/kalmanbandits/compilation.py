@@ -47,17 +47,17 @@ def routine(function: F) -> F:
 def entry(function: F) -> F:
     """Compile `function` for calls from Python and keep its machine code on disk."""
     compiled = numba.njit(function, **OPTIONS)
-    if not config.DISABLE_JIT:
+    if not config.DISABLE_JIT:  # type: ignore[attr-defined]
         compiled._cache = KernelCache(function)
     return compiled  # type: ignore[no-any-return]
 
 
 class KernelCache(FunctionCache):
-    """Machine code of one function on disk, one file for each signature, processor and state of the sources."""
+    """Machine code of one function on disk: a file for each signature, processor and state of the sources."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         # Numba's constructor would look for a place of its own; only `_impl`'s (de)serialisation is used.
-        super().__init__(function)
+        super().__init__(function)  # type: ignore[no-untyped-call]
         self._function = f"{function.__module__}.{function.__qualname__}"
 
     def _path(self, signature: Any, codegen: Any) -> Path:
@@ -84,14 +84,15 @@ class KernelCache(FunctionCache):
             path.parent.mkdir(parents=True, exist_ok=True)
             handle, temporary = tempfile.mkstemp(dir=path.parent)
             with os.fdopen(handle, "wb") as file:
-                file.write(dumps(self._impl.reduce(data)))
+                file.write(dumps(self._impl.reduce(data)))  # type: ignore[no-untyped-call]
             os.replace(temporary, path)
 
 
 @functools.cache
 def cache_folder() -> Path:
     """Where compiled kernels of the present sources lie: `NUMBA_CACHE_DIR`, or the user's cache folder."""
-    root = config.CACHE_DIR or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    numba_root = config.CACHE_DIR  # type: ignore[attr-defined]
+    root = numba_root or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     versions = f"numba {numba.__version__} python {sys.version}"
     stamp = hashlib.sha256((versions + package_sources()).encode()).hexdigest()[:16]
     return Path(root) / "kalmanbandits" / stamp

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 from documents import ROOT, repository_files
+
+import kalmanbandits
 
 LONGEST = 330  # lines of a source file: about 300
 LOCKS = {"uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock", "pylock.toml", "conda-lock.yml"}
@@ -77,3 +80,10 @@ def test_requirements_are_pinned_hashed_and_free_of_addresses(name: str) -> None
 def test_source_files_stay_short() -> None:
     lengths = {path: text.count("\n") for path, text in texts() if path.parts[0] == "src"}
     assert {str(path): lines for path, lines in lengths.items() if lines > LONGEST} == {}
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    cited = re.search(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
+    assert cited is not None
+    assert project["version"] == kalmanbandits.__version__ == cited[1]

@@ -24,11 +24,12 @@ LINE = (
     "reporting",
     "cli",
 )
-# Rooms beside the line. `agent` stands on `policies`; the others may use anything.
+# Rooms beside the line. `saving` and `agent` stand on `policies`; the others may use anything.
 ASIDE = {
-    "agent": {*LINE[: LINE.index("policies") + 1]},
-    "testing": {*LINE, "agent", ""},
-    "integrations": {*LINE, "agent", "testing", ""},
+    "saving": {*LINE[: LINE.index("policies") + 1]},
+    "agent": {*LINE[: LINE.index("policies") + 1], "saving"},
+    "testing": {*LINE, "saving", "agent", ""},
+    "integrations": {*LINE, "saving", "agent", "testing", ""},
 }
 MAY_USE = {room: {*LINE[:place]} for place, room in enumerate(LINE)} | ASIDE
 MAY_USE["cli"] |= {*ASIDE, ""}  # "" is the package's own __init__, which reaches every room
@@ -51,7 +52,9 @@ def imported_modules(path: Path, module: str) -> Iterator[tuple[int, str]]:
             base = ".".join(parents[: len(parents) - node.level + 1]) if node.level else ""
             base = ".".join(part for part in (base, node.module) if part)
             # `from kalmanbandits import streams` imports a room, not the package's front door.
-            names = [f"{base}.{alias.name}" if base == PACKAGE else base for alias in node.names]
+            # The version is a constant there that needs no room.
+            aliases = [alias.name for alias in node.names if alias.name != "__version__"]
+            names = [f"{base}.{alias}" if base == PACKAGE else base for alias in aliases]
             names = [name if room_of(name) in MAY_USE else base for name in names]
         else:
             continue
@@ -108,7 +111,7 @@ def test_a_wrong_import_is_found(tmp_path: Path, file: str, line: str) -> None:
     [
         ("policies/ubss.py", "from kalmanbandits.learning.ridge import update\nfrom ..streams import normal"),
         ("policies/ubss.py", "from .kalman import KalmanGreedy\nfrom . import kernel\nimport numpy as np"),
-        ("agent.py", "from kalmanbandits import errors, policies"),
+        ("agent.py", "from kalmanbandits import __version__, errors, policies"),
         ("integrations/gymnasium.py", "import kalmanbandits as kb\nfrom kalmanbandits import Agent"),
         ("__init__.py", "from .agent import Agent"),
     ],

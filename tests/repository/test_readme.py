@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import pytest
 from documents import ROOT, blocks
 
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
-# The skeleton in CONTRIBUTING.md is there to be filled in, not to be run.
+# The skeleton in CONTRIBUTING.md is a module of its own: see below.
 RUNNING = [path for path in DOCUMENTS if path.name != "CONTRIBUTING.md" and blocks(path, "python")]
 
 
@@ -32,6 +34,21 @@ def test_the_readme_has_an_example_that_shows_something() -> None:
     sources = [source for _, source in blocks(ROOT / "README.md", "python")]
     assert any("kb.simulate(" in source for source in sources)
     assert all("print(" in source or "assert " in source for source in sources)
+
+
+def test_the_skeleton_of_a_policy_plays(tmp_path: Path) -> None:
+    ((_, skeleton),) = blocks(ROOT / "CONTRIBUTING.md", "python")
+    (tmp_path / "skeleton.py").write_text(skeleton, encoding="utf-8")
+    play = """
+import kalmanbandits as kb
+from skeleton import DiscountedMean
+policy = DiscountedMean(arms=2, rho=0.5)
+result = kb.simulate(kb.systems.rotation(theta=0.0), {"mine": policy}, rounds=50, runs=2, seed=0)
+print(int(result.pulls.isel(checkpoint=-1).sum()))
+"""
+    # In a process of its own: what it registers must not stay behind for other tests.
+    done = subprocess.run([sys.executable, "-c", play], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.stdout.strip(), done.stderr) == ("100", "")
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name)

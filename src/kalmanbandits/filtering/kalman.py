@@ -206,7 +206,7 @@ class KalmanFilter:
     def variances(self) -> Array:
         """The variance c'Pc of every arm's mean reward (k), without the reward's own noise."""
         U, D = self._memory[0]["U"], self._memory[0]["D"]
-        return ((self.system.actions @ U) ** 2 @ D).astype(np.float64)
+        return np.asarray((self.system.actions @ U) ** 2 @ D)
 
     def correct(self, arm: int, reward: float) -> None:
         """Take in the reward of `arm` in this round; more than one arm may be seen in a round."""

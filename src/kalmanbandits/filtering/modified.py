@@ -13,7 +13,6 @@ so Σ is a common Lyapunov function of all the A_a, and the filter is stable wha
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -186,14 +185,11 @@ class ModifiedFilter:
 
     def _stretch(self, steps: int) -> float:
         root, inverse = self._roots
-        whitened = [inverse @ A @ root for A in self.switching]
-        largest = 0.0
-        for arms in itertools.product(whitened, repeat=steps):
-            product = arms[0]
-            for factor in arms[1:]:
-                product = product @ factor
-            largest = max(largest, float(np.linalg.norm(product, 2)))
-        return largest
+        whitened = inverse @ self.switching @ root
+        products = whitened
+        for _ in range(steps - 1):
+            products = (products[:, None] @ whitened).reshape(-1, *whitened.shape[1:])
+        return float(np.linalg.norm(products, 2, axis=(1, 2)).max())
 
     @cached_property
     def _roots(self) -> tuple[Array, Array]:

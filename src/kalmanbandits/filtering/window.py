@@ -106,7 +106,7 @@ def optimal_window(system: LinearGaussianSystem, arm: int, code: Sequence[int]) 
     Reference: eq. identify_2 in the limit of many rounds.
     """
     V, v = window_moments(system, arm, code)
-    return _predictor(system, arm, code, np.linalg.solve(V, v), V, v)
+    return _predictor(system, arm, code, np.asarray(np.linalg.solve(V, v), dtype=np.float64), V, v)
 
 
 def modified_window(modified: ModifiedFilter, arm: int, code: Sequence[int]) -> WindowPredictor:

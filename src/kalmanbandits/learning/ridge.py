@@ -53,7 +53,7 @@ def spread(inverse: Any, x: Any) -> Any:
 
 @jit
 def observe(V: Any, inverse: Any, b: Any, G: Any, x: Any, y: Any, count: Any, gain: Any) -> Any:
-    """Take in the pair (x, y), the `count`-th of this model (from 1); returns log(1 + q). `gain` is scratch (s)."""
+    """Take in the `count`-th pair (x, y) of this model, from 1; returns log(1 + q). `gain` is scratch (s)."""
     s = x.shape[0]
     q = spread(inverse, x)
     error = y

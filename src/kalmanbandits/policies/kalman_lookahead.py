@@ -65,7 +65,7 @@ def _covariance_with(U: Any, D: Any, c: Any, out: Any) -> None:
 
 @routine
 def expected_maximum(level: Any, slope: Any, corner: Any) -> Any:
-    """E max_b (level_b + slope_b ε) for ε ~ N(0, 1). The three arrays (k) are scratch: lines in, lines lost."""
+    """E max_b (level_b + slope_b ε) for ε ~ N(0, 1). The arrays (k) are used up."""
     k = level.shape[0]
     top = level[0]
     for b in range(1, k):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from kalmanbandits.compilation import jit
 from kalmanbandits.policies.spec import Policy, check_arms
@@ -23,6 +23,12 @@ class Random(Policy):
     """
 
     arms: int
+    deterministic: ClassVar[bool] = False
+
+    @property
+    def scale_free(self) -> bool:
+        """It does not look at rewards."""
+        return True
 
     def __post_init__(self) -> None:
         self._set(arms=check_arms(self.arms))

@@ -18,7 +18,7 @@ from kalmanbandits.policies.verbs import register_kernel
 class SlidingWindowUCB(Policy):
     """UCB over a sliding window (Garivier and Moulines 2008).
 
-        index_a = mean_a + scale · √(2 log min(t, window) / N_a)        mean_a, N_a of the last `window` rounds
+        index_a = mean_a + scale · √(2 log min(t, window) / N_a)       mean_a, N_a: of the last rounds
 
     An arm not pulled within the window is tried next. `scale` as in `UCB`. A round costs O(1), whatever the
     window. For n rounds known in advance the authors advise a window of about 4√(n log n).
@@ -36,6 +36,11 @@ class SlidingWindowUCB(Policy):
     def __post_init__(self) -> None:
         window = whole("window", self.window, 1, "the number of last rounds that count")
         self._set(arms=check_arms(self.arms), window=window, scale=deviation.check_scale(self.scale))
+
+    @property
+    def scale_free(self) -> bool:
+        """Without a given `scale`, it takes the rewards' own."""
+        return self.scale is None
 
     def fields(self) -> list[tuple[Any, ...]]:
         """A ring of the last rounds, and sums and counts over it."""

@@ -22,10 +22,14 @@ class Spec:
     A subclass is a frozen dataclass with `arms`, and says what its memory holds: `fields()` lists the NumPy
     fields after `pulls`, `start(memory)` writes the first values into a zeroed record. `kernel` names the
     compiled functions; it is the class's name unless said otherwise.
+
+    Two promises that `testing.check_policy` holds a policy to: `deterministic`, that scores depend on what
+    was seen and not on chance; `scale_free`, that multiplying all rewards by a number changes no choice.
     """
 
     arms: int
     kernel: ClassVar[str]
+    deterministic: ClassVar[bool] = True
     known: ClassVar[dict[str, type[Spec]]] = {}
 
     def __init_subclass__(cls, **keywords: Any) -> None:
@@ -33,6 +37,11 @@ class Spec:
         if "kernel" not in cls.__dict__:
             cls.kernel = cls.__name__
         Spec.known[cls.__name__] = cls
+
+    @property
+    def scale_free(self) -> bool:
+        """Whether multiplying all rewards by a number changes no choice."""
+        return False
 
     def fields(self) -> list[tuple[Any, ...]]:
         """The fields of the memory after the kernel's name and `pulls`."""

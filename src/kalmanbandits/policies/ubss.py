@@ -1,4 +1,4 @@
-"""UBSS: predict every arm's next reward from the last s rewards, one learned model per sequence of actions."""
+"""UBSS: predict each arm's next reward from the last s rewards, one model per sequence of actions."""
 
 from __future__ import annotations
 
@@ -89,7 +89,9 @@ class UBSS(Policy):
             )
 
     @classmethod
-    def as_printed(cls, system: LinearGaussianSystem, window: int = 1, delta: float = 0.1, B_G: float = 10.0) -> Self:
+    def as_printed(
+        cls, system: LinearGaussianSystem, window: int = 1, delta: float = 0.1, B_G: float = 10.0
+    ) -> Self:
         """The paper's constants taken literally: B_c = max‖c_a‖, B_R = √tr Σ, λ = 1, δ_e = δ_b = δ.
 
         >>> from kalmanbandits.systems import rotation
@@ -112,7 +114,12 @@ class UBSS(Policy):
     @property
     def models(self) -> int:
         """k^{s+1}: one model for each arm and code."""
-        return self.arms ** (self.window + 1)
+        return int(self.arms ** (self.window + 1))
+
+    @property
+    def scale_free(self) -> bool:
+        """With `bonus="scaled"`, and with no bonus and no given λ."""
+        return self.lambda_ is None
 
     def fields(self) -> list[tuple[Any, ...]]:
         """One ridge per code and arm; the last rewards and actions; the constants."""

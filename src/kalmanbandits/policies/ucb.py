@@ -35,6 +35,11 @@ class UCB(Policy):
     def __post_init__(self) -> None:
         self._set(arms=check_arms(self.arms), scale=deviation.check_scale(self.scale))
 
+    @property
+    def scale_free(self) -> bool:
+        """Without a given `scale`, it takes the rewards' own."""
+        return self.scale is None
+
     def fields(self) -> list[tuple[Any, ...]]:
         """Sums of rewards by arm, and √(2 log t)."""
         return [("sum", "f8", (self.arms,)), ("root", "f8"), *deviation.FIELDS]

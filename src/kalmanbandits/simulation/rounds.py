@@ -1,6 +1,6 @@
 """One round, and a block of them: the heart of the simulator.
 
-    peek ► select ► reward ► measure ► learn
+peek ► select ► reward ► measure ► learn
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def from_dict(document: Mapping[str, Any]) -> LinearGaussianSystem:
     if "family" not in given:
         return _call(LinearGaussianSystem, "a system", given)
     name = given.pop("family")
-    if name not in FAMILIES:
+    if not isinstance(name, str) or name not in FAMILIES:
         raise InvalidArgument(
             f"family must be one of {_listed(FAMILIES)}, got {name!r}{_nearest(name, FAMILIES)}"
         )

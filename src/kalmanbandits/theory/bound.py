@@ -1,0 +1,80 @@
+"""What every function of this room returns: a number, whether it is a bound, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from kalmanbandits.errors import Array, InvalidArgument, array, positive
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+
+OPEN_LOOP = "the arms must be chosen without looking at the rewards"
+STATIONARY = "the system must start in its stationary law"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A bound, and how far it can be trusted.
+
+        quantity ≤ value  (or ≥, where `side` is "lower"),  with at least `probability`
+
+    `valid` says whether the statement is true under the conditions that `why` names; where it is False, `why`
+    says what breaks. `probability` is the one promised (as printed, for a printed bound), None for
+    statements about expectations and for those that always hold. `error` is the standard error of `value`
+    where it was computed by sampling, else 0.
+
+    >>> print(Bound(2.0, "e", valid=False, why="γ is no martingale difference", probability=0.9))
+    e: 2 (upper, with probability at least 0.9); NOT A VALID BOUND: γ is no martingale difference
+    >>> float(Bound(2.0, "e", valid=True, why="always"))
+    2.0
+    """
+
+    value: float
+    name: str
+    valid: bool
+    why: str
+    probability: float | None = None
+    side: Literal["upper", "lower"] = "upper"
+    error: float = 0.0
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __str__(self) -> str:
+        figure = f"{self.value:.6g}" + (f" ± {self.error:.2g}" if self.error else "")
+        chance = "" if self.probability is None else f", with probability at least {self.probability:.6g}"
+        verdict = "valid" if self.valid else "NOT A VALID BOUND"
+        return f"{self.name}: {figure} ({self.side}{chance}); {verdict}: {self.why}"
+
+
+def starts_stationary(system: LinearGaussianSystem) -> bool:
+    """Whether z_0 ~ N(0, Σ), so that every round has the same law."""
+    Σ = system.stationary_covariance
+    return not system.initial_mean.any() and np.allclose(system.initial_covariance, Σ, rtol=1e-9, atol=0)
+
+
+def union_probability(*deltas: float, times: int = 1) -> float:
+    """The probability that none of several events of probability δ_i happens, each `times` over.
+
+        P(none) ≥ 1 − times·Σ_i δ_i,  however the events depend on each other
+
+    >>> union_probability(0.01, 0.01, times=8)
+    0.84
+    """
+    return max(0.0, 1.0 - times * sum(deltas))
+
+
+def check_gram(gram: ArrayLike, lambda_: float, window: int | None = None) -> Array:
+    """V = λI + ΣΞΞ' if it can be one: square, symmetric, at least λI."""
+    V = array("gram", gram, (window, window), "V = λI + ΣΞΞ', one row per reward of the window")
+    if V.shape[0] != V.shape[1] or len(V) == 0 or not np.allclose(V, V.T):
+        raise InvalidArgument(f"gram must be square and symmetric, got {V!r} (V = λI + ΣΞΞ')")
+    if np.linalg.eigvalsh(V)[0] < positive("lambda_", lambda_) * (1 - 1e-6):
+        raise InvalidArgument(
+            f"gram must be at least λI, got a smallest eigenvalue of {np.linalg.eigvalsh(V)[0]:.6g} with "
+            f"lambda_ = {lambda_} (V = λI + ΣΞΞ')"
+        )
+    return V

@@ -1,0 +1,108 @@
+"""What no policy can beat: the regret of a learner that sees every arm each round and knows the system.
+
+Regret is counted against the clairvoyant, who knows z_t. Nobody else can know it, so regret grows linearly
+for every policy: it is not a fault of an algorithm.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kalmanbandits.errors import Array, whole
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+from kalmanbandits.systems.properties import lyapunov
+from kalmanbandits.theory.bound import STATIONARY, Bound, starts_stationary
+from kalmanbandits.theory.gaussian import expected_maximum_gap
+
+_WHY = "seeing every arm can only help, and nothing then beats pulling the arm of the best prediction; {}"
+
+
+def full_information_covariance(system: LinearGaussianSystem) -> Array:
+    """The steady-state error covariance of the filter that sees all k arms each round.
+
+        P = ΓPΓ' + Q − ΓPC'(CPC' + σ²I)⁻¹CPΓ'
+
+    with noise that is independent from arm to arm. By Newton's method (Hewer): for a fixed gain the equation
+    is a Lyapunov equation. It lies below the covariance of every filter that sees one arm a round.
+
+    Shapes: → (d, d).
+
+    >>> from kalmanbandits.systems.families import rotation
+    >>> float(np.trace(full_information_covariance(rotation(theta=1.0))).round(3))
+    9.421
+    """
+    P, last = system.stationary_covariance, np.inf
+    for _ in range(100):
+        F, N = _closed_loop(system, P)
+        better = lyapunov(F, N)
+        change = float(np.abs(P - better).max() / np.abs(better).max()) if better.any() else 0.0
+        P = better
+        # Newton descends; once a small change grows again, it is rounding.
+        if change < 1e-15 or (change < 1e-6 and change >= last):
+            break
+        last = change
+    return P
+
+
+def regret_floor_per_round(system: LinearGaussianSystem) -> Bound:
+    """What every causal policy loses per round at least, in every round.
+
+        E max_a c_a'z − E max_a c_a'ẑ,   z ~ N(0, Σ),  ẑ ~ N(0, Σ − P),  P of the filter that sees all arms
+
+    for k = 2: (√(x'Σx) − √(x'(Σ − P)x)) / √(2π) with x = c_1 − c_2. Valid for every policy, also one that
+    knows the system: reward noises of different arms never meet in what a learner of one arm a round sees, so
+    taking them independent costs nothing.
+
+    >>> from kalmanbandits.systems.families import rotation
+    >>> round(float(regret_floor_per_round(rotation(theta=5 * np.pi / 8))), 4)
+    0.4318
+
+    Reference: eq. regret; the "best obtainable performance" that the conclusion leaves open.
+    """
+    C, Σ = system.actions, system.stationary_covariance
+    P = full_information_covariance(system)
+    _, (gap, error) = expected_maximum_gap(C @ Σ @ C.T, C @ (Σ - P) @ C.T)
+    why = _WHY.format("holds in every round from a stationary start, and in the long run from any start")
+    return Bound(gap, "regret floor per round", True, why, side="lower", error=error)
+
+
+def regret_floor(system: LinearGaussianSystem, rounds: int) -> Bound:
+    """What every causal policy loses at least over n rounds; exactly what seeing all arms loses.
+
+        Σ_{t=1..n} (E max_a c_a'z_t − E max_a c_a'ẑ_t),   ẑ_t ~ N(0, Σ − P_t),  P_1 = Σ
+
+    It exceeds n times the floor per round by what the first rounds cost, when nothing has been seen yet.
+
+    >>> from kalmanbandits.systems.families import rotation
+    >>> round(float(regret_floor(rotation(theta=0.0), rounds=10_000)) / 10_000, 4)
+    0.441
+
+    Reference: eq. regret.
+    """
+    n = whole("rounds", rounds, 1)
+    C, Σ = system.actions, system.stationary_covariance
+    V = C @ Σ @ C.T
+    steady = regret_floor_per_round(system)
+    total = error = 0.0
+    P, settled = Σ, 0
+    for t in range(n):
+        _, (gap, deviation) = expected_maximum_gap(V, C @ (Σ - P) @ C.T)
+        total, error = total + gap, error + deviation
+        settled = t + 1
+        if abs(gap - steady.value) <= 1e-12 * max(steady.value, 1e-300):
+            break
+        F, N = _closed_loop(system, P)
+        P = F @ P @ F.T + N
+    total += (n - settled) * steady.value
+    error += (n - settled) * steady.error
+    why = _WHY.format(STATIONARY)
+    return Bound(
+        total, f"regret floor, {n} rounds", starts_stationary(system), why, side="lower", error=error
+    )
+
+
+def _closed_loop(system: LinearGaussianSystem, P: Array) -> tuple[Array, Array]:
+    """Γ − ΓLC and Q + σ²ΓLL'Γ' for the gain of P."""
+    Γ, C, s2 = system.transition, system.actions, system.noise_variance
+    gain = Γ @ np.linalg.solve(C @ P @ C.T + s2 * np.eye(len(C)), C @ P).T
+    return np.asarray(Γ - gain @ C), np.asarray(system.process_noise + s2 * gain @ gain.T)

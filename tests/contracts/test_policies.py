@@ -1,0 +1,85 @@
+"""Every check of the shipped contract on every row of the one table of policies."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kalmanbandits.policies import (
+    POLICIES,
+    UBSS,
+    UCB,
+    KalmanGreedy,
+    KalmanLookahead,
+    KalmanUCB,
+    Policy,
+    Random,
+    SlidingWindowUCB,
+)
+from kalmanbandits.systems import random_stable, rotation
+from kalmanbandits.testing import ContractViolation, check_policy
+from kalmanbandits.testing.contract import CHECKS
+
+SYSTEM = rotation(theta=2.0)
+TABLE = [
+    Random(arms=3),
+    UCB(arms=3),
+    UCB(arms=3, scale=1.0),
+    SlidingWindowUCB(arms=3, window=40),
+    SlidingWindowUCB(arms=3, window=1),
+    UBSS(arms=3, window=1),
+    UBSS(arms=3, window=2),
+    UBSS(arms=3, window=2, bonus="printed", B_R=3.0),
+    UBSS(arms=3, window=1, bonus="gaussian"),
+    UBSS(arms=3, window=1, bonus="none"),
+    KalmanGreedy(SYSTEM),
+    KalmanUCB(SYSTEM),
+    KalmanLookahead(SYSTEM),
+    KalmanLookahead(random_stable(arms=5, dimension=3, spectral_radius=0.95, seed=4)),
+]
+
+
+def test_the_table_has_every_policy():
+    assert {type(policy) for policy in TABLE} == set(POLICIES.values())
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("policy", TABLE, ids=repr)
+def test_contract(policy: Policy, check):
+    check(policy)
+
+
+@pytest.mark.parametrize(
+    "policy", [Random(arms=1), UCB(arms=1), UBSS(arms=1), SlidingWindowUCB(arms=1, window=5)], ids=repr
+)
+def test_one_arm_is_a_choice_too(policy):
+    check_policy(policy)
+
+
+def test_check_policy_takes_classes():
+    check_policy(UBSS)
+    check_policy(KalmanGreedy)
+
+
+def test_the_contract_can_be_broken():
+    class Forgetful(UCB):
+        """Says it is free of units and is not."""
+
+        kernel = "UCB"
+
+        @property
+        def scale_free(self) -> bool:
+            return True
+
+    with pytest.raises(ContractViolation, match="multiplied by"):
+        check_policy(Forgetful(arms=3, scale=1.0))
+
+
+def test_scores_choose_the_first_of_the_tied():
+    from kalmanbandits.policies.verbs import select_once
+
+    memory = UCB(arms=4, scale=1.0).memory()
+    memory["pulls"] = 10
+    memory["sum"] = [0.0, 10.0, 10.0 * (1 + 5e-10), 10.0 * (1 - 5e-10)]
+    arm = select_once(memory, np.zeros((4, 3)), np.ones(4, bool), np.uint64(0), 0)
+    assert arm == 1  # all three tie within 1e-9; the first is taken
