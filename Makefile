@@ -12,7 +12,7 @@ COMPILE := pip compile --quiet --universal --fork-strategy fewest --python-versi
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test lock clean
+.PHONY: help setup check format test bench golden lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-8s %s\n", $$1, $$2 }'
@@ -39,6 +39,12 @@ format: setup ## sort imports and format, in place
 
 test: setup ## every test, on WORKERS processes (default 2); ARGS="-k name" narrows
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+bench: setup ## speed on this machine
+	$(BIN)/python benchmarks/speed.py
+
+golden: setup ## write the golden regrets anew; a change needs a reason in the CHANGELOG
+	$(BIN)/python tests/reference/golden.py
 
 lock: setup ## choose the versions in requirements*.txt anew where needed; ARGS=--upgrade takes the latest
 	$(UV) $(COMPILE) $(ARGS) pyproject.toml --output-file requirements.txt

@@ -1,4 +1,4 @@
-"""The disk cache: an edit to a callee is seen by the next process, and an unchanged one is not compiled again."""
+"""The disk cache: an edit to a callee is seen by the next process; what is unchanged is not compiled again."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 import kalmanbandits
 
@@ -18,62 +20,89 @@ memory = UCB(arms=2, scale=1.0).memory()
 memory["pulls"], memory["sum"], memory["root"] = 4, 8.0, 2.0
 scores = np.zeros((2, 3))
 score_once(memory, scores, np.uint64(0), 0)
-print(scores[0, 2], score_once.stats.cache_hits if score_once.stats.cache_hits else 0)
+print(scores[0, 2], sum(score_once.stats.cache_hits.values()))
+"""
+
+OWN_KERNEL = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+from own import Constant
+from kalmanbandits.policies.verbs import score_once
+scores = np.zeros((2, 3))
+score_once(Constant(arms=2).memory(), scores, np.uint64(0), 0)
+print(scores[0, 2], sum(score_once.stats.cache_hits.values()))
+"""
+
+OWN_POLICY = """
+from dataclasses import dataclass
+from kalmanbandits.compilation import jit
+from kalmanbandits.policies import Policy, register_kernel
+
+@dataclass(frozen=True, kw_only=True)
+class Constant(Policy):
+    arms: int
+
+@jit
+def score(memory, arm, key, round):
+    return 1.0, 0.0, 1.0
+
+@jit
+def update(memory, arm, reward):
+    pass
+
+@jit
+def skip(memory, arm):
+    pass
+
+register_kernel("Constant", score, update, skip)
 """
 
 
-def run(folder: Path) -> tuple[float, int]:
+def run(folder: Path, script: str = SCRIPT) -> tuple[float, int]:
+    """The index that a fresh process computes, and how often it found its machine code on disk."""
     environment = {"PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": str(folder / "cache"), "PATH": ""}
-    output = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
-    index, files = output.stdout.split()[0], len(list((folder / "cache").rglob("score_once*.bin")))
-    return float(index), files
+    command = [sys.executable, "-c", script, str(folder)]
+    output = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120)
+    index, hits = output.stdout.split()
+    return float(index), int(hits)
 
 
-def test_editing_a_callee_is_seen_by_the_next_process(tmp_path):
+@pytest.fixture
+def copied(tmp_path):
     shutil.copytree(SOURCE, tmp_path / "kalmanbandits", ignore=shutil.ignore_patterns("__pycache__"))
-    assert run(tmp_path) == (2.0 + 2.0 / 2.0, 1)
-    assert run(tmp_path) == (3.0, 1)  # from disk: no new file
-    kernel = tmp_path / "kalmanbandits" / "policies" / "ucb.py"
+    return tmp_path
+
+
+def test_editing_a_callee_is_seen_by_the_next_process(copied):
+    assert run(copied) == (3.0, 0)
+    assert run(copied) == (3.0, 1)
+    kernel = copied / "kalmanbandits" / "policies" / "ucb.py"
     text = kernel.read_text()
-    assert "mean + bonus" in text
+    assert "return mean, bonus, mean + bonus" in text
     kernel.write_text(text.replace("return mean, bonus, mean + bonus", "return mean, bonus, mean - bonus"))
-    assert run(tmp_path) == (1.0, 2)
+    assert run(copied) == (1.0, 0)
+    kernel.write_text(text)
+    assert run(copied) == (3.0, 1)  # the old sources' code is still there
 
 
-def test_a_cut_off_file_is_compiled_again(tmp_path):
-    shutil.copytree(SOURCE, tmp_path / "kalmanbandits", ignore=shutil.ignore_patterns("__pycache__"))
-    run(tmp_path)
-    (file,) = (tmp_path / "cache").rglob("score_once*.bin")
+def test_a_file_cut_short_is_compiled_again(copied):
+    run(copied)
+    (file,) = (copied / "cache").rglob("score_once*.bin")
     file.write_bytes(file.read_bytes()[:100])
-    assert run(tmp_path) == (3.0, 1)
+    assert run(copied) == (3.0, 0)
+    assert run(copied) == (3.0, 1)
 
 
-def test_the_cache_is_used(tmp_path):
-    """A second process loads its code: it must not compile, which `NUMBA_DEBUG_CACHE` cannot tell, but time can."""
-    shutil.copytree(SOURCE, tmp_path / "kalmanbandits", ignore=shutil.ignore_patterns("__pycache__"))
-    run(tmp_path)
-    script = SCRIPT + (
-        "from numba.core.compiler import CompilerBase\n"
-        "from kalmanbandits.policies import UBSS\n"
-        "def refuse(*a, **k): raise SystemExit('compiled')\n"
-        "CompilerBase.compile_extra = refuse\n"
-        "print('loaded')\n"
-    )
-    script = "\n".join(["import numba.core.compiler as c", *script.splitlines()])
-    guard = (
-        "real = c.compile_extra\ndef watch(*a, **k):\n    print('compiling', a[2]); return real(*a, **k)\n"
-    )
-    script = script.replace("score_once(memory, scores", "c.compile_extra = watch\nscore_once(memory, scores")
-    script = script.replace("import numba.core.compiler as c", "import numba.core.compiler as c\n" + guard)
-    environment = {"PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PATH": ""}
-    output = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
-    )
-    assert "compiling" not in output.stdout
+def test_editing_a_kernel_outside_the_package_is_seen_too(copied):
+    own = copied / "own.py"
+    own.write_text(OWN_POLICY)
+    assert run(copied, OWN_KERNEL) == (1.0, 0)
+    assert run(copied, OWN_KERNEL) == (1.0, 1)
+    own.write_text(OWN_POLICY.replace("1.0, 0.0, 1.0", "1.0, 0.0, 7.0"))
+    assert run(copied, OWN_KERNEL) == (7.0, 0)
+
+
+def test_a_folder_that_cannot_be_written_costs_a_compilation_and_nothing_else(copied):
+    (copied / "cache").write_text("in the way")
+    assert run(copied) == (3.0, 0)

@@ -115,8 +115,9 @@ FOREIGN: dict[str, str] = {}
 
 def foreign_sources(signature: Any) -> str:
     """The hashes of those foreign kernels whose memory takes part in `signature`."""
-    text = repr(signature)
-    return ",".join(f"{name}={stamp}" for name, stamp in sorted(FOREIGN.items()) if f"({name}[" in text)
+    text = repr(signature)  # of a memory: Record([('Name', {…}), …
+    present = [name for name in sorted(FOREIGN) if f"Record([('{name}'," in text]
+    return ",".join(f"{name}={FOREIGN[name]}" for name in present)
 
 
 def note_foreign_kernel(name: str, function: Callable[..., Any]) -> None:

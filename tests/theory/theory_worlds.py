@@ -9,7 +9,7 @@ import numpy as np
 
 @dataclass
 class Record:
-    """What happened, (rounds, runs): rewards X, innovations ε of the exact filter, errors γ of the modified one."""
+    """What happened, (rounds, runs): rewards, innovations ε of the exact filter, errors γ of the modified."""
 
     arms: np.ndarray
     rewards: np.ndarray
@@ -20,7 +20,7 @@ class Record:
 
 
 def play(system, rounds, runs, seed, modified, arms=None, policy="greedy"):
-    """Play given `arms` (one sequence for all runs, or one each), or let a policy choose from what it sees."""
+    """Play given `arms` (one sequence for all runs), or let a policy choose from what it sees."""
     rng = np.random.default_rng(seed)
     d, C, Γ, s2 = system.dimension, system.actions, system.transition, system.noise_variance
     Σ, root = system.stationary_covariance, np.linalg.cholesky(system.process_noise).T
@@ -65,6 +65,14 @@ def visits(arms, arm, code):
 def windows(rewards, rounds, window):
     """Ξ of each of `rounds`, (N, s), for one run."""
     return np.stack([rewards[rounds - window + i] for i in range(window)], axis=1)
+
+
+def ridge(record, run, arm, code, lambda_=1.0, last=None):
+    """The rounds of one (arm, code) in one run, their Ξ (N, s), V and Ĝ."""
+    rounds = visits(record.arms[:last, run], arm, code)
+    Ξ = windows(record.rewards[:, run], rounds, len(code))
+    V = lambda_ * np.eye(len(code)) + Ξ.T @ Ξ
+    return rounds, Ξ, V, np.linalg.solve(V, Ξ.T @ record.rewards[rounds, run])
 
 
 def dual_norm(V, vector):

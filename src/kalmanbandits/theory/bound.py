@@ -40,6 +40,10 @@ class Bound:
     side: Literal["upper", "lower"] = "upper"
     error: float = 0.0
 
+    def __post_init__(self) -> None:
+        # NumPy's floats print and format otherwise than Python's.
+        object.__setattr__(self, "value", float(self.value))
+
     def __float__(self) -> float:
         return self.value
 

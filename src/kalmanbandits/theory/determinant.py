@@ -106,8 +106,8 @@ def B(
     """
     s, n, δ = _sizes(window, rounds, delta)
     log_det = log_determinant(s, n, delta=δ, lambda_=lambda_, mean_norm=mean_norm).value
-    noise = B_R * math.sqrt(max(-2 * math.log(δ) + log_det - s * math.log(lambda_), 0.0))
-    bias = math.sqrt(n - s) * positive("B_c", B_c) * positive("B_R", B_R) / δ * math.sqrt(s)
+    noise = positive("B_R", B_R) * math.sqrt(max(-2 * math.log(δ) + log_det - s * math.log(lambda_), 0.0))
+    bias = math.sqrt(n - s) * positive("B_c", B_c) * B_R / δ * math.sqrt(s)
     reach = math.sqrt(s / lambda_) * mean_norm / δ
     value = (noise + bias + lambda_ * positive("B_G", B_G)) * reach
     why = "the determinant needs ‖Ξ‖², and the last term has λ where √(sλ) belongs"

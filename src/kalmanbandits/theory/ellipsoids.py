@@ -11,6 +11,8 @@ difference, because ẑ' is not the conditional mean. This one does:
 with ẑ the exact filter. ε_t ~ N(0, c_a'P_tc_a + σ²) given the past, under every policy, and its variance is
 at most the residual variance of G*. β*_t is known before the round; for arms that ignore the rewards it is
 a centred Gaussian, independent of Ξ_t, of standard deviation at most `window_bias`.
+(X_t − G*'Ξ_t = β*_t + ε_t as a whole is uncorrelated with Ξ_t for such arms, but no martingale difference
+either: successive ones are correlated, so it cannot be treated as noise.)
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def regret_floor_per_round(system: LinearGaussianSystem) -> Bound:
     """
     C, Σ = system.actions, system.stationary_covariance
     P = full_information_covariance(system)
-    _, (gap, error) = expected_maximum_gap(C @ Σ @ C.T, C @ (Σ - P) @ C.T)
+    gap, error = expected_maximum_gap(C @ Σ @ C.T, C @ (Σ - P) @ C.T)
     why = _WHY.format("holds in every round from a stationary start, and in the long run from any start")
     return Bound(gap, "regret floor per round", True, why, side="lower", error=error)
 
@@ -86,7 +86,7 @@ def regret_floor(system: LinearGaussianSystem, rounds: int) -> Bound:
     total = error = 0.0
     P, settled = Σ, 0
     for t in range(n):
-        _, (gap, deviation) = expected_maximum_gap(V, C @ (Σ - P) @ C.T)
+        gap, deviation = expected_maximum_gap(V, C @ (Σ - P) @ C.T)
         total, error = total + gap, error + deviation
         settled = t + 1
         if abs(gap - steady.value) <= 1e-12 * max(steady.value, 1e-300):

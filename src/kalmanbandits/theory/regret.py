@@ -142,7 +142,7 @@ def regret_random(system: LinearGaussianSystem, rounds: int) -> Bound:
     return Bound(n * value, "regret of Random", starts_stationary(system), why, error=n * error)
 
 
-def regret_greedy(system: LinearGaussianSystem, rounds: int, window: int = 6) -> Bound:
+def regret_greedy(system: LinearGaussianSystem, rounds: int, window: int = 2) -> Bound:
     """What the exact Kalman filter loses at most when it pulls the arm of the best prediction.
 
         R_n ≤ Σ_{t=1..n} max_𝐜 E max_a c_a'e,   e ~ N(0, g_𝐜(Σ)),   𝐜 over all codes of min(t−1, s) arms

@@ -1,0 +1,71 @@
+"""DiscountedThompson: draw each arm's mean from a posterior that forgets by a factor a round."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from kalmanbandits.compilation import jit
+from kalmanbandits.errors import probability
+from kalmanbandits.policies import deviation
+from kalmanbandits.policies.discounted_ucb import DiscountedUCB
+from kalmanbandits.policies.spec import Policy, check_arms
+from kalmanbandits.policies.verbs import KERNELS, register_kernel
+from kalmanbandits.streams import POLICY, normal
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiscountedThompson(Policy):
+    """Thompson sampling with discounted counts (Raj and Kalyani 2017), in its Gaussian form.
+
+        index_a ~ N(mean_a, scale²/N_a)             mean_a, N_a discounted as in `DiscountedUCB`
+
+    An arm not yet seen is tried first: its prior is flat. `scale` as in `UCB`. Rounds whose reward never
+    came do not count. The default discount did best over `benchmarks/tune_comparators.py`.
+
+    >>> DiscountedThompson(arms=2, discount=0.99)
+    DiscountedThompson(arms=2, discount=0.99, scale=None)
+
+    V. Raj, S. Kalyani, "Taming non-stationary bandits: a Bayesian approach", arXiv 1707.09727.
+    """
+
+    arms: int
+    discount: float = 0.7
+    scale: float | None = None
+    deterministic: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        discount = probability("discount", self.discount, "the weight of a reward one round later")
+        self._set(arms=check_arms(self.arms), discount=discount, scale=deviation.check_scale(self.scale))
+
+    @property
+    def scale_free(self) -> bool:
+        """Without a given `scale`, it takes the rewards' own."""
+        return self.scale is None
+
+    def _counts(self) -> DiscountedUCB:
+        return DiscountedUCB(arms=self.arms, discount=self.discount, scale=self.scale)
+
+    def fields(self) -> list[tuple[Any, ...]]:
+        """Those of `DiscountedUCB`."""
+        return self._counts().fields()
+
+    def start(self, memory: Any) -> None:
+        """Nothing seen yet."""
+        self._counts().start(memory)
+
+
+@jit
+def _score(memory: Any, arm: Any, key: Any, round: Any) -> Any:
+    N = memory.N[arm]
+    if N == 0:
+        return math.nan, math.inf, math.inf
+    deviation = memory.scale / math.sqrt(N)
+    draw = normal(key, POLICY, round * memory.N.shape[0] + arm)
+    return memory.average[arm], deviation, memory.average[arm] + deviation * draw
+
+
+register_kernel(
+    "DiscountedThompson", _score, KERNELS["DiscountedUCB"].update, KERNELS["DiscountedUCB"].skip
+)

@@ -1,0 +1,91 @@
+"""DiscountedUCB: UCB on counts and means that forget by a factor a round."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from kalmanbandits.compilation import jit
+from kalmanbandits.errors import positive, probability
+from kalmanbandits.policies import deviation
+from kalmanbandits.policies.deviation import note_reward
+from kalmanbandits.policies.spec import Policy, check_arms
+from kalmanbandits.policies.verbs import register_kernel
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiscountedUCB(Policy):
+    """Discounted UCB (Garivier and Moulines 2008).
+
+        index_a = mean_a + 2 · scale · √(ξ log n / N_a)      N_a = Σ_s γ^{t−s} 1{A_s = a},  n = Σ_a N_a
+
+    with mean_a discounted likewise. `scale` is their bound B on rewards; left out, it is the running standard
+    deviation of all rewards. For n rounds with Υ changes, known in advance, they advise γ = 1 − ¼√(Υ/n); their
+    ξ is ½. The defaults here did best over `benchmarks/tune_comparators.py`. Rounds whose reward never came
+    do not count.
+
+    >>> DiscountedUCB(arms=2, discount=0.99)
+    DiscountedUCB(arms=2, discount=0.99, xi=0.5, scale=None)
+
+    A. Garivier, E. Moulines, "On upper-confidence bound policies for non-stationary bandit problems", 2008.
+    """
+
+    arms: int
+    discount: float = 0.9
+    xi: float = 0.5
+    scale: float | None = None
+
+    def __post_init__(self) -> None:
+        self._set(
+            arms=check_arms(self.arms),
+            discount=probability("discount", self.discount, "the weight of a reward one round later"),
+            xi=positive("xi", self.xi),
+            scale=deviation.check_scale(self.scale),
+        )
+
+    @property
+    def scale_free(self) -> bool:
+        """Without a given `scale`, it takes the rewards' own."""
+        return self.scale is None
+
+    def fields(self) -> list[tuple[Any, ...]]:
+        """Discounted counts and means by arm."""
+        k = (self.arms,)
+        numbers: list[tuple[Any, ...]] = [("root", "f8"), ("discount", "f8"), ("xi", "f8")]
+        return [("N", "f8", k), ("average", "f8", k), *numbers, *deviation.FIELDS]
+
+    def start(self, memory: Any) -> None:
+        """Nothing seen yet."""
+        memory["discount"], memory["xi"] = self.discount, self.xi
+        deviation.start_scale(memory, self.scale)
+
+
+@jit
+def _score(memory: Any, arm: Any, key: Any, round: Any) -> Any:
+    N = memory.N[arm]
+    if N == 0:
+        return math.nan, math.inf, math.inf
+    bonus = memory.scale * memory.root / math.sqrt(N)
+    return memory.average[arm], bonus, memory.average[arm] + bonus
+
+
+@jit
+def _update(memory: Any, arm: Any, reward: Any) -> None:
+    n = 1.0
+    for a in range(memory.N.shape[0]):
+        memory.N[a] *= memory.discount
+        n += memory.N[a]
+    memory.N[arm] += 1
+    # The mean moves by the newest reward's share: the sum of discounted rewards is never formed.
+    memory.average[arm] += (reward - memory.average[arm]) / memory.N[arm]
+    memory.root = 2 * math.sqrt(memory.xi * math.log(n))
+    note_reward(memory, reward)
+
+
+@jit
+def _skip(memory: Any, arm: Any) -> None:
+    pass  # only rewards that came count, and age the others
+
+
+register_kernel("DiscountedUCB", _score, _update, _skip)

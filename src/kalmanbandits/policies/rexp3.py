@@ -1,0 +1,125 @@
+"""Rexp3: exponential weights, begun afresh every so many rounds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from kalmanbandits.compilation import jit
+from kalmanbandits.errors import positive, probability, whole
+from kalmanbandits.policies.spec import Policy, check_arms
+from kalmanbandits.policies.verbs import register_kernel
+from kalmanbandits.streams import POLICY, uniform
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rexp3(Policy):
+    """Restarted Exp3 (Besbes, Gur, Zeevi 2014).
+
+        p_a = (1 − γ) w_a/Σw + γ/k          w_A ← w_A · exp(γx/(k p_A))          w = 1 after every `batch`
+
+    for A drawn from p and x its reward mapped to [0, 1] by the range of all rewards so far, so that it needs
+    no unit. `gamma` left out is theirs, min(1, √(k log k / ((e − 1) batch))). They advise a batch of
+    ⌈(k log k)^{1/3} (n/V)^{2/3}⌉ for n rounds in which the means, in [0, 1], move by V in all: see
+    `for_variation`. The default did best over `benchmarks/tune_comparators.py`. Rounds whose reward never
+    came do not count. With some arms unavailable the draw is from p over the others, the weights as above.
+
+    >>> Rexp3(arms=2)
+    Rexp3(arms=2, batch=10, gamma=None)
+
+    O. Besbes, Y. Gur, A. Zeevi, "Stochastic multi-armed-bandit problem with non-stationary rewards", NIPS 2014.
+    """
+
+    arms: int
+    batch: int = 10
+    gamma: float | None = None
+    deterministic: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        self._set(
+            arms=check_arms(self.arms),
+            batch=whole("batch", self.batch, 1, "the number of rounds between restarts"),
+            gamma=None if self.gamma is None else probability("gamma", self.gamma, "the share of blind play"),
+        )
+
+    @classmethod
+    def for_variation(cls, arms: int, rounds: int, variation: float) -> Self:
+        """The batch that the authors advise, in [1, rounds].
+
+        >>> Rexp3.for_variation(arms=2, rounds=10_000, variation=10.0).batch
+        112
+        """
+        k, n = check_arms(arms), whole("rounds", rounds, 1)
+        size = (k * math.log(k)) ** (1 / 3) * (n / positive("variation", variation)) ** (2 / 3)
+        return cls(arms=k, batch=min(max(math.ceil(size), 1), n))
+
+    @property
+    def scale_free(self) -> bool:
+        """The rewards' own range is its unit."""
+        return True
+
+    def fields(self) -> list[tuple[Any, ...]]:
+        """Logarithms of the weights and of their sum; the range of rewards; the round of the batch."""
+        numbers = ("log_sum", "low", "high", "gamma")
+        return [
+            ("log_w", "f8", (self.arms,)),
+            *((name, "f8") for name in numbers),
+            ("n", "i8"),
+            ("batch", "i8"),
+            ("played", "i8"),
+        ]
+
+    def start(self, memory: Any) -> None:
+        """Equal weights."""
+        k = self.arms
+        theirs = min(1.0, math.sqrt(k * math.log(k) / ((math.e - 1) * self.batch)))
+        memory["gamma"] = theirs if self.gamma is None else self.gamma
+        memory["batch"] = self.batch
+        memory["log_sum"] = math.log(k)
+
+
+@jit
+def _probability(memory: Any, arm: Any) -> Any:
+    share = math.exp(memory.log_w[arm] - memory.log_sum)
+    return (1 - memory.gamma) * share + memory.gamma / memory.log_w.shape[0]
+
+
+@jit
+def _score(memory: Any, arm: Any, key: Any, round: Any) -> Any:
+    # The arm with the largest log p_a + Gumbel noise is a draw from p (Gumbel 1954): no scan over the arms.
+    u = uniform(key, POLICY, round * memory.log_w.shape[0] + arm)
+    return math.nan, math.nan, math.log(_probability(memory, arm)) - math.log(-math.log(u))
+
+
+@jit
+def _update(memory: Any, arm: Any, reward: Any) -> None:
+    k = memory.log_w.shape[0]
+    memory.low = reward if memory.n == 0 else min(memory.low, reward)
+    memory.high = reward if memory.n == 0 else max(memory.high, reward)
+    memory.n += 1
+    memory.played += 1
+    if memory.played == memory.batch:
+        for a in range(k):
+            memory.log_w[a] = 0
+        memory.log_sum = math.log(k)
+        memory.played = 0
+        return
+    width = memory.high - memory.low
+    x = (reward - memory.low) / width if width > 0 else 0.5
+    memory.log_w[arm] += memory.gamma * x / (k * _probability(memory, arm))
+    top = memory.log_w[0]
+    for a in range(1, k):
+        top = max(top, memory.log_w[a])
+    total = 0.0
+    for a in range(k):
+        total += math.exp(memory.log_w[a] - top)
+    memory.log_sum = top + math.log(total)
+
+
+@jit
+def _skip(memory: Any, arm: Any) -> None:
+    pass  # no reward, no estimate: the weights stay
+
+
+register_kernel("Rexp3", _score, _update, _skip)

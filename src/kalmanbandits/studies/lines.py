@@ -1,0 +1,123 @@
+"""A TOML text with the line of every key, so that an error can say where it stands.
+
+`tomllib` keeps no lines. This scan finds where statements begin; what they mean stays `tomllib`'s business.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from kalmanbandits.errors import InvalidArgument
+
+Path = tuple[str | int, ...]  # ("systems", 0, "theta")
+
+_TOKEN = re.compile(
+    r'"""(?:\\.|[^\\])*?"{3,5}'  # strings first: what is inside them is no structure
+    r"|'''.*?'{3,5}"
+    r'|"(?:\\.|[^"\\\n])*"'
+    r"|'[^'\n]*'"
+    r"|#[^\n]*|[\[{]|[\]}]|\n|[^\"'#\[{\]}\n]+",
+    re.DOTALL,
+)
+_NAME = re.compile(r"\s*([A-Za-z0-9_-]+|\"(?:\\.|[^\"\\\n])*\"|'[^'\n]*')\s*(\.?)")
+
+
+class StudyError(InvalidArgument):
+    """A study that cannot be run; the message names the file, the line, the key, the value and a way out."""
+
+
+class Source:
+    """A TOML text, what it says, and where.
+
+    >>> source = Source("runs = 3\\n[[systems]]\\nthta = 1\\n", "my.toml")
+    >>> print(source.error(("systems", 0, "thta"), "'thta' is not a key (did you mean 'theta'?)"))
+    my.toml, line 3: 'thta' is not a key (did you mean 'theta'?)
+    """
+
+    def __init__(self, text: str, name: str = "study") -> None:
+        self.text, self.name = text, name
+        try:
+            self.data: dict[str, Any] = tomllib.loads(text)
+        except ValueError as error:  # a syntax error, which names its line; or an absurdly long number
+            raise StudyError(f"{name} is not TOML: {error}") from None
+        except RecursionError:
+            raise StudyError(f"{name} is not TOML that can be read: it is nested too deep") from None
+        self._lines = key_lines(text)
+
+    def line(self, path: Path) -> int:
+        """The line of a key, or of the innermost key around it that has one."""
+        for length in range(len(path), 0, -1):
+            if path[:length] in self._lines:
+                return self._lines[path[:length]]
+        return 1
+
+    def error(self, path: Path, message: str) -> StudyError:
+        """An error that stands at `path`."""
+        return StudyError(f"{self.name}, line {self.line(path)}: {message}")
+
+
+def key_lines(text: str) -> dict[Path, int]:
+    """The line on which each key and each table of a valid TOML text begins.
+
+    >>> key_lines('a = 1\\n[[b]]\\nc = [\\n  2]\\n[[b]]\\nd.e = 3')
+    {('a',): 1, ('b', 0): 2, ('b',): 2, ('b', 0, 'c'): 3, ('b', 1): 5, ('b', 1, 'd', 'e'): 6, ('b', 1, 'd'): 6}
+    """
+    found: dict[Path, int] = {}
+    arrays: dict[Path, int] = {}
+    table: Path = ()
+    for line, statement in _statements(text):
+        if statement.startswith("[["):
+            *outer, last = _names(statement[2:])
+            array = (*_resolve(outer, arrays), last)
+            arrays[array] = arrays.get(array, 0) + 1
+            path = table = (*array, arrays[array] - 1)
+        elif statement.startswith("["):
+            path = table = _resolve(_names(statement[1:]), arrays)
+        else:
+            path = (*table, *_names(statement))
+        for length in range(len(path), 0, -1):
+            found.setdefault(path[:length], line)
+    return found
+
+
+def _statements(text: str) -> Iterator[tuple[int, str]]:
+    """Line and beginning of each statement: those lines that do not continue a string or a bracket."""
+    line, depth, fresh = 1, 0, True
+    for match in _TOKEN.finditer(text):
+        token = match[0]
+        if fresh and token.strip() and not token.startswith("#"):
+            end = text.find("\n", match.start())
+            yield line, text[match.start() : end if end >= 0 else len(text)].strip()
+            fresh = False
+        if token in ("[", "{"):
+            depth += 1
+        elif token in ("]", "}"):
+            depth -= 1
+        line += token.count("\n")
+        if token == "\n" and depth == 0:
+            fresh = True
+
+
+def _names(text: str) -> list[str]:
+    """The parts of a dotted key at the beginning of `text`."""
+    names, place = [], 0
+    while match := _NAME.match(text, place):
+        name = match[1]
+        names.append(tomllib.loads(f"key = {name}")["key"] if name[0] in "\"'" else name)
+        place = match.end()
+        if not match[2]:
+            break
+    return names
+
+
+def _resolve(names: Iterable[str], arrays: dict[Path, int]) -> Path:
+    """A table's path, with the index of the present element after each name of an array of tables."""
+    path: Path = ()
+    for name in names:
+        path = (*path, name)
+        if path in arrays:
+            path = (*path, arrays[path] - 1)
+    return path

@@ -1,0 +1,61 @@
+"""Regrets of every policy on several systems, to the last digits: `make golden` writes them.
+
+A change of these numbers is a change of results. It needs a reason and a line in bold in the CHANGELOG.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+import kalmanbandits as kb
+from kalmanbandits import systems
+
+FILE = Path(__file__).with_name("golden.json")
+ROUNDS, RUNS, SEED = 2000, 3, 12345
+
+SYSTEMS = {  # two shapes, since every shape is compiled for every policy
+    "rotation 0": systems.rotation(theta=0.0),
+    "rotation 5/8": systems.rotation(theta=5 * np.pi / 8),
+    "autoregressive": systems.autoregressive([[0.5, 0.3], [-0.4, 0.2]]),
+    "seasonal": systems.seasonal(periods=[7.0, 24.0], arms=2),
+    "random walk": systems.random_walk(4, initial_variance=4.0),
+    "decoupled": systems.decoupled(4),
+    "random stable": systems.random_stable(arms=4, dimension=4, spectral_radius=0.95, seed=4),
+}
+
+
+def policies(system: kb.LinearGaussianSystem) -> dict[str, kb.policies.Spec]:
+    """A few settings of every policy."""
+    k = system.arms
+    return {
+        "Random": kb.Random(arms=k),
+        "UCB": kb.UCB(arms=k),
+        "SlidingWindowUCB": kb.SlidingWindowUCB(arms=k, window=100),
+        "UBSS s=1": kb.UBSS(arms=k, window=1),
+        "UBSS s=2": kb.UBSS(arms=k, window=2),
+        "UBSS s=2 printed": kb.UBSS(arms=k, window=2, bonus="printed"),
+        "UBSS s=1 gaussian": kb.UBSS(arms=k, window=1, bonus="gaussian"),
+        "KalmanGreedy": kb.KalmanGreedy(system),
+        "KalmanUCB": kb.KalmanUCB(system),
+        "KalmanLookahead": kb.KalmanLookahead(system),
+        "FullInformation": kb.FullInformation(system),
+    }
+
+
+def measure(name: str) -> dict[str, list[float]]:
+    """The regret of each policy and run on one of `SYSTEMS`."""
+    system = SYSTEMS[name]
+    result = kb.simulate(system, policies(system), rounds=ROUNDS, runs=RUNS, seed=SEED, checkpoints=1)
+    return {policy: result.regret.sel(policy=policy).values[:, 0].tolist() for policy in result.policy.values}
+
+
+def main() -> None:
+    """Write the golden file."""
+    FILE.write_text(json.dumps({name: measure(name) for name in SYSTEMS}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
