@@ -12,10 +12,10 @@ COMPILE := pip compile --quiet --universal --fork-strategy fewest --python-versi
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test bench golden lock clean
+.PHONY: help setup reproduce figure check format test soak bench golden lock clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-8s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-9s %s\n", $$1, $$2 }'
 
 setup: $(STAMP) ## make the virtual environment and install the package into it, editable
 
@@ -27,6 +27,12 @@ $(STAMP): pyproject.toml requirements-dev.txt
 	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements-dev.txt
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	touch $@
+
+reproduce: setup ## the paper's figure, with intervals, into results/paper; ARGS=--quick for a first look
+	$(BIN)/kalmanbandits reproduce $(ARGS)
+
+figure: reproduce ## the same, and put the figure into the documentation
+	cp results/paper/figure.png docs/images/figure.png
 
 check: setup ## lint, formatting, types
 	$(BIN)/ruff check .
@@ -45,6 +51,9 @@ bench: setup ## speed on this machine
 
 golden: setup ## write the golden regrets anew; a change needs a reason in the CHANGELOG
 	$(BIN)/python tests/reference/golden.py
+
+soak: setup ## kill a study hundreds of times, KILLS=300 by default, and compare what it ends with
+	KALMANBANDITS_KILLS=$(or $(KILLS),300) $(BIN)/python -m pytest tests/studies/test_kill.py $(ARGS)
 
 lock: setup ## choose the versions in requirements*.txt anew where needed; ARGS=--upgrade takes the latest
 	$(UV) $(COMPILE) $(ARGS) pyproject.toml --output-file requirements.txt

@@ -121,7 +121,8 @@ class Agent:
             self._refuse(arm)
         if type(reward) is not float or not math.isfinite(reward):
             reward = real("reward", reward, "call skip() for a reward that never came")
-        learn_once(self._memory, arm, reward)
+        if learn_once(self._memory, arm, reward):
+            self._policy.attend(self._memory)
         self._rounds += 1
         self._open = -1
 

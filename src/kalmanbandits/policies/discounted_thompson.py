@@ -22,16 +22,16 @@ class DiscountedThompson(Policy):
         index_a ~ N(mean_a, scale²/N_a)             mean_a, N_a discounted as in `DiscountedUCB`
 
     An arm not yet seen is tried first: its prior is flat. `scale` as in `UCB`. Rounds whose reward never
-    came do not count. The default discount did best over `benchmarks/tune_comparators.py`.
+    came do not count. The default discount did best in `benchmarks/tune_comparators.py`.
 
-    >>> DiscountedThompson(arms=2, discount=0.99)
-    DiscountedThompson(arms=2, discount=0.99, scale=None)
+    >>> DiscountedThompson(arms=2)
+    DiscountedThompson(arms=2, discount=0.98, scale=None)
 
     V. Raj, S. Kalyani, "Taming non-stationary bandits: a Bayesian approach", arXiv 1707.09727.
     """
 
     arms: int
-    discount: float = 0.7
+    discount: float = 0.98
     scale: float | None = None
     deterministic: ClassVar[bool] = False
 
@@ -66,6 +66,4 @@ def _score(memory: Any, arm: Any, key: Any, round: Any) -> Any:
     return memory.average[arm], deviation, memory.average[arm] + deviation * draw
 
 
-register_kernel(
-    "DiscountedThompson", _score, KERNELS["DiscountedUCB"].update, KERNELS["DiscountedUCB"].skip
-)
+register_kernel("DiscountedThompson", _score, KERNELS["DiscountedUCB"].update, KERNELS["DiscountedUCB"].skip)

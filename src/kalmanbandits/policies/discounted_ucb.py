@@ -20,20 +20,20 @@ class DiscountedUCB(Policy):
 
         index_a = mean_a + 2 · scale · √(ξ log n / N_a)      N_a = Σ_s γ^{t−s} 1{A_s = a},  n = Σ_a N_a
 
-    with mean_a discounted likewise. `scale` is their bound B on rewards; left out, it is the running standard
-    deviation of all rewards. For n rounds with Υ changes, known in advance, they advise γ = 1 − ¼√(Υ/n); their
-    ξ is ½. The defaults here did best over `benchmarks/tune_comparators.py`. Rounds whose reward never came
-    do not count.
+    with mean_a discounted likewise. `scale` is their bound B on rewards; left out, it is the running
+    standard deviation of all rewards. For n rounds with Υ changes, known in advance, they advise
+    γ = 1 − ¼√(Υ/n) and ξ = ½. The defaults here did best in `benchmarks/tune_comparators.py`. Rounds whose
+    reward never came do not count.
 
-    >>> DiscountedUCB(arms=2, discount=0.99)
-    DiscountedUCB(arms=2, discount=0.99, xi=0.5, scale=None)
+    >>> DiscountedUCB(arms=2)
+    DiscountedUCB(arms=2, discount=0.95, xi=0.02, scale=None)
 
     A. Garivier, E. Moulines, "On upper-confidence bound policies for non-stationary bandit problems", 2008.
     """
 
     arms: int
-    discount: float = 0.9
-    xi: float = 0.5
+    discount: float = 0.95
+    xi: float = 0.02
     scale: float | None = None
 
     def __post_init__(self) -> None:

@@ -19,8 +19,8 @@ from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 class KalmanThompson(KnownSystemPolicy):
     """The known system's filter, sampled:  index_a = c_a'z̃,  z̃ ~ N(ẑ, P).
 
-    One draw a round serves all arms, so their indices are as dependent as their rewards are: with the filter's
-    factors P = U·diag(D)·U' it is z̃ = ẑ + U√D n, and n is read anew by its address for each arm.
+    One draw a round serves all arms, so their indices are as dependent as their mean rewards are: with the
+    filter's factors P = U·diag(D)·U' it is z̃ = ẑ + U√D n, and n is read by its address for each arm anew.
 
     >>> from kalmanbandits.systems import rotation
     >>> KalmanThompson(rotation(theta=1.0)).arms

@@ -23,12 +23,12 @@ class KFMANB(Policy):
         v_a ← v_a + q              every arm, every round: each mean is taken for a random walk
         K = v/(v + r)    μ ← μ + K(X − μ)    v ← (1 − K)v            then the arm that was played
 
-    r is `observation` and q is `transition`, variances in units of `scale`²; `scale` as in `UCB`. An arm not yet seen
-    is tried first: its prior is flat. In a round whose reward never came the walks go on. The defaults did
-    best over `benchmarks/tune_comparators.py`.
+    r is `observation` and q is `transition`, variances in units of `scale`²; `scale` as in `UCB`. An arm not
+    yet seen is tried first: its prior is flat. In a round whose reward never came the walks go on. The
+    defaults did best in `benchmarks/tune_comparators.py`.
 
     >>> KFMANB(arms=2)
-    KFMANB(arms=2, observation=0.1, transition=0.1, scale=None)
+    KFMANB(arms=2, observation=0.1, transition=0.01, scale=None)
 
     O.-C. Granmo, S. Berg, "Solving non-stationary bandit problems by random sampling from sibling Kalman
     filters", IEA/AIE 2010.
@@ -36,7 +36,7 @@ class KFMANB(Policy):
 
     arms: int
     observation: float = 0.1
-    transition: float = 0.1
+    transition: float = 0.01
     scale: float | None = None
     deterministic: ClassVar[bool] = False
 

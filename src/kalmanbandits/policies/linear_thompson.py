@@ -24,18 +24,18 @@ class LinearThompson(Policy):
 
     Ĝ, V and σ̂, the running root-mean-square one-step error, are those of `UBSS` with `bonus="scaled"`:
     so is the order in which models are first tried, and so are the limits on `window`. The theory asks for
-    v of about √(9 s log t); the default did best over `benchmarks/tune_comparators.py`. After a missing
+    v of about √(9 s log t); the defaults did best in `benchmarks/tune_comparators.py`. After a missing
     reward `window` random rounds fill the gap.
 
     >>> LinearThompson(arms=2)
-    LinearThompson(arms=2, window=2, v=1.0)
+    LinearThompson(arms=2, window=2, v=0.3)
 
     S. Agrawal, N. Goyal, "Thompson sampling for contextual bandits with linear payoffs", ICML 2013.
     """
 
     arms: int
     window: int = 2
-    v: float = 1.0
+    v: float = 0.3
     deterministic: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

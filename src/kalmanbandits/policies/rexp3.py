@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from kalmanbandits.compilation import jit
-from kalmanbandits.errors import positive, probability, whole
+from kalmanbandits.errors import InvalidArgument, positive, whole
 from kalmanbandits.policies.spec import Policy, check_arms
 from kalmanbandits.policies.verbs import register_kernel
 from kalmanbandits.streams import POLICY, uniform
@@ -20,39 +20,45 @@ class Rexp3(Policy):
         p_a = (1 − γ) w_a/Σw + γ/k          w_A ← w_A · exp(γx/(k p_A))          w = 1 after every `batch`
 
     for A drawn from p and x its reward mapped to [0, 1] by the range of all rewards so far, so that it needs
-    no unit. `gamma` left out is theirs, min(1, √(k log k / ((e − 1) batch))). They advise a batch of
-    ⌈(k log k)^{1/3} (n/V)^{2/3}⌉ for n rounds in which the means, in [0, 1], move by V in all: see
-    `for_variation`. The default did best over `benchmarks/tune_comparators.py`. Rounds whose reward never
-    came do not count. With some arms unavailable the draw is from p over the others, the weights as above.
+    no unit. The authors' constants, which need the number of rounds, are those of `for_variation`; the
+    defaults did best in `benchmarks/tune_comparators.py`. Rounds whose reward never came do not count. With
+    some arms unavailable the draw is from p over the others, the weights as above.
 
     >>> Rexp3(arms=2)
-    Rexp3(arms=2, batch=10, gamma=None)
+    Rexp3(arms=2, batch=1000, gamma=0.2)
 
-    O. Besbes, Y. Gur, A. Zeevi, "Stochastic multi-armed-bandit problem with non-stationary rewards", NIPS 2014.
+    O. Besbes, Y. Gur, A. Zeevi, "Stochastic multi-armed-bandit problem with non-stationary rewards",
+    NIPS 2014.
     """
 
     arms: int
-    batch: int = 10
-    gamma: float | None = None
+    batch: int = 1000
+    gamma: float = 0.2
     deterministic: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         self._set(
             arms=check_arms(self.arms),
             batch=whole("batch", self.batch, 1, "the number of rounds between restarts"),
-            gamma=None if self.gamma is None else probability("gamma", self.gamma, "the share of blind play"),
+            gamma=positive("gamma", self.gamma, "the share of blind play"),
         )
+        if self.gamma > 1:
+            raise InvalidArgument(f"gamma must be at most 1, got {self.gamma} (the share of blind play)")
 
     @classmethod
     def for_variation(cls, arms: int, rounds: int, variation: float) -> Self:
-        """The batch that the authors advise, in [1, rounds].
+        """The authors' constants for n rounds in which the means, mapped to [0, 1], move by V in all.
+
+            batch = ⌈(k log k)^{1/3} (n/V)^{2/3}⌉       γ = min(1, √(k log k / ((e − 1) batch)))
 
         >>> Rexp3.for_variation(arms=2, rounds=10_000, variation=10.0).batch
         112
         """
         k, n = check_arms(arms), whole("rounds", rounds, 1)
         size = (k * math.log(k)) ** (1 / 3) * (n / positive("variation", variation)) ** (2 / 3)
-        return cls(arms=k, batch=min(max(math.ceil(size), 1), n))
+        batch = min(max(math.ceil(size), 1), n)
+        gamma = min(1.0, math.sqrt(k * math.log(k) / ((math.e - 1) * batch)))
+        return cls(arms=k, batch=batch, gamma=gamma or 1.0)  # one arm: any share is the same
 
     @property
     def scale_free(self) -> bool:
@@ -72,11 +78,8 @@ class Rexp3(Policy):
 
     def start(self, memory: Any) -> None:
         """Equal weights."""
-        k = self.arms
-        theirs = min(1.0, math.sqrt(k * math.log(k) / ((math.e - 1) * self.batch)))
-        memory["gamma"] = theirs if self.gamma is None else self.gamma
-        memory["batch"] = self.batch
-        memory["log_sum"] = math.log(k)
+        memory["gamma"], memory["batch"] = self.gamma, self.batch
+        memory["log_sum"] = math.log(self.arms)
 
 
 @jit

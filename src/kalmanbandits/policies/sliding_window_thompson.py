@@ -23,17 +23,17 @@ class SlidingWindowThompson(Policy):
 
     An arm not pulled within the window is tried next: its prior is flat. `scale` as in `UCB`. The window is
     one of rewards that came. For n rounds with Υ changes the authors advise a window of about √(n/Υ); the
-    default here did best over `benchmarks/tune_comparators.py`.
+    default here did best in `benchmarks/tune_comparators.py`.
 
-    >>> SlidingWindowThompson(arms=2, window=100)
-    SlidingWindowThompson(arms=2, window=100, scale=None)
+    >>> SlidingWindowThompson(arms=2)
+    SlidingWindowThompson(arms=2, window=50, scale=None)
 
     F. Trovò, S. Paladino, M. Restelli, N. Gatti, "Sliding-window Thompson sampling for non-stationary
     settings", Journal of Artificial Intelligence Research 68, 2020.
     """
 
     arms: int
-    window: int = 10
+    window: int = 50
     scale: float | None = None
     deterministic: ClassVar[bool] = False
 

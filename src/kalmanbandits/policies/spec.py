@@ -50,6 +50,9 @@ class Spec:
     def start(self, memory: Any) -> None:
         """Write the first values into a memory of zeros."""
 
+    def attend(self, memory: Memory) -> None:
+        """Do the work that is too long for a kernel, when the kernel's `due` asks for it."""
+
     def dtype(self) -> np.dtype[np.void]:
         """The type of the memory: 8-byte fields, the first named after the kernel, then `pulls` (arms)."""
         fields = [(self.kernel, "i8"), ("pulls", "i8", (self.arms,)), *self.fields()]

@@ -9,6 +9,7 @@ uncompiled.
     update(memory, arm, reward)         the reward of the chosen arm has come
     skip(memory, arm)                   it never will
     peek(memory, means, key, round)     an oracle sees what no policy may; nothing for policies
+    due(memory) -> bool                 the memory wants `Spec.attend`, work too long for a kernel; mostly never
 
 `round` counts from 0, and chance is read by address from `(key, round)`: see `streams`.
 """
@@ -35,6 +36,7 @@ class Kernel(NamedTuple):
     update: Callable[..., Any]
     skip: Callable[..., Any]
     peek: Callable[..., Any]
+    due: Callable[..., Any]
 
 
 KERNELS: dict[str, Kernel] = {}
@@ -45,18 +47,25 @@ def see_nothing(memory: Any, means: Any, key: Any, round: Any) -> None:
     """`peek` of every policy: only oracles see the means."""
 
 
+@jit
+def never(memory: Any) -> Any:
+    """`due` of a policy that has no long work to do."""
+    return False
+
+
 def register_kernel(
     name: str,
     score: Callable[..., Any],
     update: Callable[..., Any],
     skip: Callable[..., Any],
     peek: Callable[..., Any] = see_nothing,
+    due: Callable[..., Any] = never,
 ) -> None:
     """Make the memories whose first field is `name` run on these functions."""
     taken = KERNELS.get(name)
     if taken is not None and taken.score.__module__ != score.__module__:
         raise InvalidArgument(f"name must be a new one, got {name!r} (a kernel of {taken.score.__module__})")
-    KERNELS[name] = Kernel(score, update, skip, peek)
+    KERNELS[name] = Kernel(score, update, skip, peek, due)
     note_foreign_kernel(name, score)
 
 
@@ -89,6 +98,11 @@ def peek(memory: Any, means: Any, key: Any, round: Any) -> None:
     kernel_of(memory).peek(memory, means, key, round)
 
 
+def due(memory: Any) -> Any:
+    """Whether the memory wants `Spec.attend` before the next choice."""
+    return kernel_of(memory).due(memory)
+
+
 @overload(score, strict=False, inline="always")
 def _score(memory: Any, arm: Any, key: Any, round: Any) -> Any:
     function = kernel_of(memory).score
@@ -111,6 +125,12 @@ def _skip(memory: Any, arm: Any) -> Any:
 def _peek(memory: Any, means: Any, key: Any, round: Any) -> Any:
     function = kernel_of(memory).peek
     return lambda memory, means, key, round: function(memory, means, key, round)
+
+
+@overload(due, strict=False, inline="always")
+def _due(memory: Any) -> Any:
+    function = kernel_of(memory).due
+    return lambda memory: function(memory)
 
 
 @jit
@@ -150,9 +170,10 @@ def select_once(memories: Any, scores: Any, available: Any, key: Any, round: Any
 
 
 @entry
-def learn_once(memories: Any, arm: Any, reward: Any) -> None:
-    """`learn` on a length-1 array of memories."""
+def learn_once(memories: Any, arm: Any, reward: Any) -> Any:
+    """`learn` on a length-1 array of memories; says whether it is now `due`."""
     learn(memories[0], arm, reward)
+    return due(memories[0])
 
 
 @entry

@@ -108,28 +108,43 @@ class Batch:
             block = desk.block
             means, best, noise = block.means[:n], block.best[:n], block.noise[:n]
             draw_block(desk.environment, key, first, block.normals, means, best, noise)
-            for p, (memory, measures) in enumerate(zip(desk.memories, desk.measures, strict=True)):
-                play_block(
-                    memory,
-                    desk.scores,
-                    desk.available,
-                    key,
-                    first,
-                    means,
-                    best,
-                    noise,
-                    self.checkpoints,
-                    measures.totals,
-                    measures.pulls,
-                    measures.history,
-                    measures.pulls_history,
-                    self.choices[p, position],
-                    self.rewards[p, position],
-                )
+            for p in range(len(self.specs)):
+                played = 0
+                while played < n and not self._stop.is_set():
+                    played += self._play_block(
+                        desk, p, position, key, first + played, means[played:], best[played:], noise[played:]
+                    )
                 self._done += n
+        if self._stop.is_set():
+            return
         for p, measures in enumerate(desk.measures):
             self.sums[p, position] = measures.history
             self.pulls[p, position] = measures.pulls_history
+
+    def _play_block(
+        self, desk: _Desk, p: int, position: int, key: Any, first: int, means: Any, best: Any, noise: Any
+    ) -> int:
+        measures = desk.measures[p]
+        played: int = play_block(
+            desk.memories[p],
+            desk.scores,
+            desk.available,
+            key,
+            first,
+            means,
+            best,
+            noise,
+            self.checkpoints,
+            measures.totals,
+            measures.pulls,
+            measures.history,
+            measures.pulls_history,
+            self.choices[p, position],
+            self.rewards[p, position],
+        )
+        if played < 0:
+            self.specs[p].attend(desk.memories[p])
+        return abs(played)
 
 
 class _Desk:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kalmanbandits.compilation import entry
-from kalmanbandits.policies.verbs import learn, peek, select
+from kalmanbandits.policies.verbs import due, learn, peek, select
 
 
 class Measures:
@@ -46,8 +46,12 @@ def play_block(
     pulls_history: Any,
     choices: Any,
     rewards: Any,
-) -> None:
-    """Play rounds `first`, `first + 1`, … of one run. `choices` and `rewards` are traces, or empty."""
+) -> Any:
+    """Play rounds `first`, `first + 1`, … of one run, to the end or until the memory is `due`.
+
+    Returns how many rounds were played, negative if the memory is due. `choices` and `rewards` are traces,
+    or empty.
+    """
     memory = memories[0]
     regret, total, squares, predicted = totals[0], totals[1], totals[2], totals[3]
     n = noise.shape[0]
@@ -72,6 +76,9 @@ def play_block(
                 choices[first + t] = arm
                 rewards[first + t] = reward
             learn(memory, arm, reward)
+            if due(memory):
+                stop = t + 1
+                break
         t = stop
         if point < checkpoints.shape[0] and first + t == checkpoints[point]:
             history[point, 0] = regret
@@ -81,4 +88,7 @@ def play_block(
             for a in range(pulls.shape[0]):
                 pulls_history[point, a] = pulls[a]
             point += 1
+        if due(memory):
+            break
     totals[0], totals[1], totals[2], totals[3] = regret, total, squares, predicted
+    return -t if due(memory) else t

@@ -62,8 +62,8 @@ class Source:
 def key_lines(text: str) -> dict[Path, int]:
     """The line on which each key and each table of a valid TOML text begins.
 
-    >>> key_lines('a = 1\\n[[b]]\\nc = [\\n  2]\\n[[b]]\\nd.e = 3')
-    {('a',): 1, ('b', 0): 2, ('b',): 2, ('b', 0, 'c'): 3, ('b', 1): 5, ('b', 1, 'd', 'e'): 6, ('b', 1, 'd'): 6}
+    >>> key_lines('a = 1\\n[[b]]\\nc = [\\n  2]\\n[[b]]\\nd = 3')
+    {('a',): 1, ('b', 0): 2, ('b',): 2, ('b', 0, 'c'): 3, ('b', 1): 5, ('b', 1, 'd'): 6}
     """
     found: dict[Path, int] = {}
     arrays: dict[Path, int] = {}

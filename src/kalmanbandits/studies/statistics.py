@@ -2,7 +2,7 @@
 
 Pure functions on arrays whose last axis is the run. Runs are independent of each other; within a run all
 policies meet the same state and the same noise, so policies are compared run by run: what they share cancels.
-Every interval is one of 95 %, for one comparison at a time: of twenty true equalities one is missed by chance.
+Every interval is one of 95 %, for one comparison at a time: one in twenty misses by chance.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def percent_gain(ours: Any, other: Any, level: float = LEVEL) -> Interval:
 
         100 (1 − r),   r = x̄/ȳ,   standard error of r: that of the mean of (x − r y)/ȳ
 
-    The ratio of means, not the mean of ratios; the standard error is the delta method's for pairs. NaN with an
-    infinite interval where ȳ is not positive.
+    The ratio of means, not the mean of ratios; the standard error is the delta method's for pairs. NaN with
+    an infinite interval where ȳ is not positive.
 
     Shapes: (…, runs), (…, runs) → (…).
 
@@ -153,6 +153,14 @@ def along(parameter: Sequence[float], samples: Sequence[Any], level: float = LEV
     order = np.argsort(values, kind="stable")
     stacked = np.stack([np.asarray(samples[place], dtype=np.float64) for place in order], axis=-2)
     return values[order], mean(stacked, level)
+
+
+def stack(intervals: Sequence[Interval]) -> Interval:
+    """Intervals of one shape and number of runs as one, along a new first axis."""
+    value, low, high = (
+        np.array([getattr(interval, end) for interval in intervals]) for end in ("value", "low", "high")
+    )
+    return Interval(value, low, high, intervals[0].runs)
 
 
 def _runs(name: str, samples: Any) -> Array:

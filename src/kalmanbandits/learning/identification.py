@@ -1,0 +1,175 @@
+"""Choosing a model: a current one, and challengers that are improved beside it and take its place.
+
+    value(model) = log-likelihood − ½ Σ_a d log(1 + N_a) − ½ · d(d+1)/2 · log n
+
+the Bayesian information criterion, in which an arm's loadings count by how often that arm was seen. A likelihood
+of this kind has plateaus and poor hills, and a fresh start may take a hundred steps to show what it is worth.
+So challengers live on from one fit to the next, and are drawn anew when they no longer improve.
+
+These functions take a memory (an array of one record) with the fields of `expectation_maximisation` and of
+`search_fields`, in which `work_arm` and `work_y` hold n rounds in order, the rewards standardised.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from kalmanbandits.compilation import entry
+from kalmanbandits.learning.expectation_maximisation import improve, run_filter
+from kalmanbandits.streams import normals
+
+CURRENT = 0
+CHALLENGERS = (1, 2, 3)
+MODELS = 4
+RESTART = np.uint64(5)  # the purpose of the addressed numbers that models begin with
+KEY = np.uint64(0)
+PARAMETERS = ("d", "Gamma", "C", "mu", "Q", "s2", "value")
+RECENT = 400  # rounds that challengers grow up on
+STALE = 0.02  # log-likelihood a step: a challenger that gains less is drawn anew
+
+
+def search_fields(window: int) -> list[tuple[Any, ...]]:
+    """The data of a fit, the models' values, and how many random numbers were used."""
+    return [
+        ("value", "f8", (MODELS,)),
+        ("drawn", "i8"),
+        ("turn", "i8"),
+        ("work_arm", "i8", (window,)),
+        ("work_y", "f8", (window,)),
+    ]
+
+
+@entry
+def improve_by(memories: Any, i: Any, first: Any, n: Any, steps: Any) -> Any:
+    """`improve` model `i` on rounds first … n − 1; the log-likelihoods before the first step and the last."""
+    m = memories[0]
+    arms, y = m.work_arm[first:n], m.work_y[first:n]
+    start = last = improve(m, i, arms, y, n - first)
+    for _ in range(1, steps):
+        last = improve(m, i, arms, y, n - first)
+    return start, last
+
+
+@entry
+def filter_over(memories: Any, i: Any, first: Any, n: Any) -> Any:
+    """`run_filter` over rounds first … n − 1; returns the log-likelihood."""
+    m = memories[0]
+    return run_filter(m, i, m.work_arm[first:n], m.work_y[first:n], n - first)
+
+
+def cost(d: int) -> float:
+    """Roughly what a step costs a round, in units of a few nanoseconds."""
+    return (d + 1.0) ** 3
+
+
+def penalty(d: int, counts: Any) -> float:
+    """What d dimensions cost, in log-likelihood; `counts` (k) are the rounds of each arm."""
+    return 0.5 * d * float(np.log1p(counts).sum()) + 0.25 * d * (d + 1) * math.log(counts.sum())
+
+
+def draw_model(memory: Any, i: int, d: int, kept: int = 0) -> None:
+    """Begin model `i` anew, but for its first `kept` dimensions: damped turns at random angles."""
+    arms, fresh = memory["C"].shape[2], d - kept
+    numbers = np.empty(2 * fresh + arms * fresh)
+    normals(numbers, KEY, RESTART, memory["drawn"][0])
+    memory["drawn"] += numbers.size
+    Gamma, C, Q = memory["Gamma"][0, i], memory["C"][0, i], memory["Q"][0, i]
+    Gamma[kept:] = Gamma[:, kept:] = Q[kept:] = Q[:, kept:] = 0
+    C[:, kept:] = 0
+    for a in range(kept, d, 2):
+        shape = numbers[2 * (a - kept) : 2 * (a - kept) + 2]
+        radius, angle = 0.8 + 0.19 * _uniform(shape[0]), math.pi * _uniform(shape[1])
+        if a + 1 < d:
+            turn = [[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]]
+            Gamma[a : a + 2, a : a + 2] = radius * np.array(turn)
+            Q[a + 1, a + 1] = 1 - radius**2
+        else:
+            Gamma[a, a] = radius if angle < 0.75 * math.pi else -radius
+        Q[a, a] = 1 - radius**2
+    C[:, kept:d] = numbers[2 * fresh :].reshape(arms, fresh) / math.sqrt(d)
+    memory["d"][0, i] = d
+    memory["value"][0, i] = -math.inf
+    if kept == 0:
+        memory["s2"][0, i] = 0.1
+        memory["mu"][0, i] = 0
+
+
+def _uniform(x: float) -> float:
+    return 0.5 * math.erfc(-x / math.sqrt(2))
+
+
+def swap_models(memory: Any, i: int, j: int) -> None:
+    """Exchange two models."""
+    for name in PARAMETERS:
+        memory[name][0, [i, j]] = memory[name][0, [j, i]]
+
+
+def search(memory: Any, n: int, largest: int, work: float, most: int) -> None:
+    """Improve the current model and its challengers on n rounds; the best becomes the current one.
+
+    `work` bounds the time, in units of `cost` times rounds; `most` the steps of each model. Challengers grow
+    up on the last `RECENT` rounds, and have to prove themselves on all before they take over.
+    """
+    if memory["d"][0, CURRENT] == 0:
+        draw_model(memory, CURRENT, min(2, largest))
+    _polish(memory, CURRENT, 0, n, 0.35 * work, most)
+    first = max(0, n - RECENT)
+    if first:
+        counts = _counts(memory, first, n)
+        d = int(memory["d"][0, CURRENT])
+        memory["value"][0, CURRENT] = filter_over(memory, CURRENT, first, n) - penalty(d, counts)
+    turn = int(memory["turn"][0])
+    for visited in range(len(CHALLENGERS)):
+        i = CHALLENGERS[(turn + visited) % len(CHALLENGERS)]
+        _challenge(memory, i, first, n, largest, 0.15 * work if visited else 0.35 * work, most)
+    memory["turn"] = turn + 1
+
+
+def _counts(memory: Any, first: int, n: int) -> Any:
+    return np.bincount(memory["work_arm"][0, first:n], minlength=memory["C"].shape[2])
+
+
+def _polish(memory: Any, i: int, first: int, n: int, work: float, most: int) -> float:
+    """Improve model `i`; returns what a step gained."""
+    d = int(memory["d"][0, i])
+    steps = max(1, min(most, int(work / (cost(d) * (n - first)))))
+    start, last = improve_by(memory, i, first, n, steps)
+    memory["value"][0, i] = last - penalty(d, _counts(memory, first, n))
+    return float(last - start) / steps
+
+
+def _challenge(memory: Any, i: int, first: int, n: int, largest: int, work: float, most: int) -> None:
+    if memory["d"][0, i] == 0:
+        _draw_challenger(memory, i, largest)
+    gain = _polish(memory, i, first, n, work, most)
+    if memory["value"][0, i] > memory["value"][0, CURRENT] + 1e-6:
+        if first == 0 or _proves_itself(memory, i, first, n):
+            swap_models(memory, i, CURRENT)
+        else:
+            memory["d"][0, i] = 0
+    elif gain < STALE:
+        memory["d"][0, i] = 0
+
+
+def _proves_itself(memory: Any, i: int, first: int, n: int) -> bool:
+    """Whether a challenger that wins on the last rounds wins, after a few steps, on all of them."""
+    recent = float(memory["value"][0, i])
+    counts, d = _counts(memory, 0, n), int(memory["d"][0, CURRENT])
+    _polish(memory, i, 0, n, 1e300, 3)
+    better = memory["value"][0, i] > filter_over(memory, CURRENT, 0, n) - penalty(d, counts)
+    memory["value"][0, i] = recent
+    return bool(better)
+
+
+def _draw_challenger(memory: Any, i: int, largest: int) -> None:
+    """The first challenger enlarges the current model, the others begin anew, in turn in every dimension."""
+    d = int(memory["d"][0, CURRENT])
+    if i == CHALLENGERS[0] and d < largest:
+        for name in PARAMETERS:
+            memory[name][0, i] = memory[name][0, CURRENT]
+        draw_model(memory, i, min(d + 1 + int(memory["drawn"][0]) % 2, largest), kept=d)
+    else:
+        draw_model(memory, i, 1 + int(memory["turn"][0] + i) % min(largest, d + 2))

@@ -1,0 +1,159 @@
+"""The cells of a study: one system and the policies that play on it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kalmanbandits.errors import InvalidArgument
+from kalmanbandits.policies.spec import Spec, nearest
+from kalmanbandits.studies.grids import LONGEST, check_keys, combinations
+from kalmanbandits.studies.lines import Path, Source
+from kalmanbandits.studies.players import Player, check_labels, read_players
+from kalmanbandits.systems import FAMILIES, LinearGaussianSystem
+
+GROUP_NAME = re.compile(r"\w[\w .,=+-]*")  # it names a folder of the store
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One system of a study, and who plays on it.
+
+    `group` is the name of the `[[systems]]` entry, `parameters` the values its grids take here, such as
+    `{"theta": 1.96}`, and `policies` maps labels to specs.
+    """
+
+    index: int
+    group: str
+    parameters: dict[str, Any]
+    system: LinearGaussianSystem
+    policies: dict[str, Spec]
+
+
+def read_cells(
+    source: Source, data: dict[str, Any], files: Mapping[str, str], points: int | None
+) -> list[Cell]:
+    """Every cell of a study, group by group, the first grid of a group slowest.
+
+    `files` holds the texts of the system files that are named; `points` bounds the cells of a group.
+    """
+    systems = _tables(source, data, "systems", "[[systems]]\nfamily = 'rotation'\ntheta = 1.0")
+    policies = _tables(source, data, "policies", "[[policies]]\npolicy = 'UBSS'")
+    groups: dict[str, list[tuple[dict[str, Any], LinearGaussianSystem]]] = {}
+    for i, table in enumerate(systems):
+        path: Path = ("systems", i)
+        name = _group_name(source, path, table, groups)
+        groups[name] = list(read_systems(source, path, table, files, points))
+        if sum(map(len, groups.values())) > LONGEST:
+            raise source.error(path, f"systems must make at most {LONGEST} cells (make the grids coarser)")
+    players: list[Player] = []
+    for i, table in enumerate(policies):
+        players += read_players(source, ("policies", i), table, list(groups))
+    cells: list[Cell] = []
+    for i, (name, members) in enumerate(groups.items()):
+        present = [player for player in players if player.systems is None or name in player.systems]
+        if not present:
+            raise source.error(("systems", i), f"no policy plays on the system {name!r} (give it one)")
+        check_labels(source, present, name)
+        for parameters, system in members:
+            specs = {player.label: _spec(source, player, name, system) for player in present}
+            cells.append(Cell(len(cells), name, parameters, system, specs))
+    return cells
+
+
+def read_systems(
+    source: Source, path: Path, table: dict[str, Any], files: Mapping[str, str], points: int | None = None
+) -> Iterable[tuple[dict[str, Any], LinearGaussianSystem]]:
+    """The systems of one table, each with the values its grids take there."""
+    given = {key: item for key, item in table.items() if key != "name"}
+    if "file" in given:
+        if len(given) > 1:
+            other = next(key for key in given if key != "file")
+            raise source.error(
+                (*path, other), f"{other!r} must be left out next to 'file' (the file says all)"
+            )
+        return [({}, _from_file(source, (*path, "file"), given["file"], files))]
+    if "family" in given:
+        family = given.pop("family")
+        if not isinstance(family, str) or family not in FAMILIES:
+            hint = nearest(str(family), FAMILIES)
+            raise source.error(
+                (*path, "family"), f"family must name a family of systems, got {family!r}{hint}"
+            )
+        make: Callable[..., LinearGaussianSystem] = FAMILIES[family]
+        what = f"the family {family!r}"
+    else:
+        make, what = LinearGaussianSystem, "a system given by its matrices"
+    parameters = inspect.signature(make).parameters
+    extra = () if "family" in table else ("family", "file")
+    check_keys(source, path, given, parameters, what, extra)
+    return [
+        (varying, _made(source, path, "", make, values))
+        for varying, values in combinations(source, path, given, parameters, points)
+    ]
+
+
+def _spec(source: Source, player: Player, group: str, system: LinearGaussianSystem) -> Spec:
+    made: Spec = _made(source, player.path, f" (on the system {group!r})", player.make, {"system": system})
+    return made
+
+
+def _made(source: Source, path: Path, where: str, make: Callable[..., Any], values: dict[str, Any]) -> Any:
+    """`make(**values)`; whatever it objects to becomes an error that stands at the key it names."""
+    try:
+        return make(**values)
+    except InvalidArgument as error:
+        key = re.match(r"\w*", str(error))
+        raise source.error((*path, key[0] if key else ""), f"{error}{where}") from error
+    except Exception as error:  # numbers no one foresaw: out of memory, no convergence, overflow
+        raise source.error(path, f"cannot be made: {type(error).__name__}: {error}{where}") from error
+
+
+def _from_file(source: Source, path: Path, name: Any, files: Mapping[str, str]) -> LinearGaussianSystem:
+    if not isinstance(name, str) or name not in files:
+        raise source.error(
+            path, f"file must be the path of a system's TOML file, got {name!r} (no such file)"
+        )
+    return system_from_text(files[name], name)
+
+
+def system_from_text(text: str, name: str) -> LinearGaussianSystem:
+    """The one system that a TOML text describes, by a family or by its matrices.
+
+    >>> system_from_text("family = 'rotation'\\ntheta = '5*pi/8'", "system.toml").arms
+    2
+    """
+    return one_system(Source(text, name))
+
+
+def one_system(source: Source) -> LinearGaussianSystem:
+    """The one system that a document describes."""
+    ((varying, system), *others) = read_systems(source, (), source.data, {})
+    if others or varying:
+        key = next(iter(varying))
+        raise source.error((key,), f"{key} must have one value here, got a grid of {len(others) + 1}")
+    return system
+
+
+def _tables(source: Source, data: dict[str, Any], key: str, example: str) -> list[dict[str, Any]]:
+    tables = data.get(key)
+    if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
+        raise source.error((key,), f"{key} must be tables [[{key}]], got {tables!r} (such as {example!r})")
+    return tables
+
+
+def _group_name(source: Source, path: Path, table: dict[str, Any], taken: Iterable[str]) -> str:
+    name = table.get("name", table.get("family", "system"))
+    if not isinstance(name, str) or not GROUP_NAME.fullmatch(name) or name.endswith((" ", ".")):
+        raise source.error(
+            (*path, "name"),
+            f"name must be letters, digits, spaces and _.,=+- (it names a folder), got {name!r}",
+        )
+    if name.lower() in {other.lower() for other in taken}:
+        raise source.error(
+            (*path, "name"), f"name must be unlike that of any other system, got {name!r} twice"
+        )
+    return name

@@ -1,0 +1,62 @@
+"""What the command line changes in a study."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+from kalmanbandits.errors import whole
+from kalmanbandits.studies.lines import Source, StudyError
+
+QUICK_ROUNDS, QUICK_RUNS, QUICK_POINTS = 10_000, 10, 17
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What the command line changes in a study: part of its identity, and kept next to its text.
+
+    `quick` plays at most 10 000 rounds and 10 runs, and thins the grids of each system to at most 17 cells,
+    their ends included. `counts` sets the `count` of the grids of that name. `runs` and `seed` win over both.
+    """
+
+    runs: int | None = None
+    seed: int | None = None
+    quick: bool = False
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Only what is changed."""
+        return {
+            name: item for name, item in vars(self).items() if item is not None and item not in (False, {})
+        }
+
+    def apply(self, source: Source) -> dict[str, Any]:
+        """The document as it is to be played."""
+        data = copy.deepcopy(source.data)
+        for name, count in self.counts.items():
+            self._set_count(source, data, name, count)
+        if self.quick:
+            for key, limit in (("rounds", QUICK_ROUNDS), ("runs", QUICK_RUNS)):
+                if isinstance(data.get(key), int):
+                    data[key] = min(data[key], limit)
+            points, rounds = data.get("checkpoints"), data.get("rounds")
+            if isinstance(points, list) and all(isinstance(n, int) for n in (*points, rounds)):
+                data["checkpoints"] = [point for point in points if point < rounds] + [rounds]
+        given = {"runs": self.runs, "seed": self.seed}
+        return data | {key: item for key, item in given.items() if item is not None}
+
+    @staticmethod
+    def _set_count(source: Source, data: dict[str, Any], name: str, count: int) -> None:
+        whole(f"the count of {name}", count, 1)
+        systems = data.get("systems")
+        tables = [table for table in systems if isinstance(table, dict)] if isinstance(systems, list) else []
+        grids = [
+            table[name] for table in tables if isinstance(table.get(name), dict) and "count" in table[name]
+        ]
+        if not grids:
+            raise StudyError(
+                f"{source.name} has no grid {name} = {{from, to, count}} whose count could be {count}"
+            )
+        for grid in grids:
+            grid["count"] = count

@@ -1,0 +1,46 @@
+"""What is different between two documents, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+SHOWN = 5
+UNIMPORTANT = ("name", "title", "report")  # of a study: the numbers do not depend on them
+
+
+def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """A line for each key of a study that has another value, or is on one side only.
+
+    >>> differences({"runs": 100, "systems": [{"theta": 1}]}, {"runs": 10, "systems": [{"theta": 1}]})
+    ['runs: 100 in the store, 10 now']
+    """
+    before, after = ({k: v for k, v in each.items() if k not in UNIMPORTANT} for each in (old, new))
+    a, b = dict(_leaves(before)), dict(_leaves(after))
+    nothing = object()
+    return [
+        f"{key}: {_shown(a, key)} in the store, {_shown(b, key)} now"
+        for key in dict.fromkeys([*a, *b])
+        if a.get(key, nothing) != b.get(key, nothing)
+    ]
+
+
+def listed(items: Sequence[str]) -> str:
+    """The first few of many."""
+    more = f"; and {len(items) - SHOWN} more" if len(items) > SHOWN else ""
+    return "; ".join(items[:SHOWN]) + more
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from _leaves(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        for i, item in enumerate(value):
+            yield from _leaves(item, f"{path}[{i}]")
+    else:
+        yield path, value
+
+
+def _shown(leaves: dict[str, Any], key: str) -> str:
+    return repr(leaves[key]) if key in leaves else "nothing"

@@ -1,0 +1,151 @@
+"""Playing a study: chunks over threads, each put on disk as soon as it is done."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from kalmanbandits.errors import whole
+from kalmanbandits.simulation import simulate
+from kalmanbandits.simulation.cpu import available_cores
+from kalmanbandits.studies.layout import Chunk
+from kalmanbandits.studies.results import Results
+from kalmanbandits.studies.spec import Study
+from kalmanbandits.studies.store import Store, open_store
+
+Progress = Callable[[int, int], None]
+
+
+def run_study(
+    study: Study,
+    folder: str | PathLike[str],
+    *,
+    jobs: int | None = None,
+    resume: bool = True,
+    progress: Progress | None = None,
+) -> Results:
+    """Play what is missing of `study` in `folder`, on `jobs` threads (default: all cores).
+
+    Killed at any moment and called again, it goes on where it was; the numbers are the same bits however
+    often that happened and whatever `jobs` is. `resume=False` starts anew. `progress(done, total)` is called
+    about ten times a second from the calling thread, in rounds times policies; the first call says what was
+    there already. A Ctrl-C or an error stops the threads within a moment and keeps every finished chunk.
+    """
+    import xarray  # noqa: F401 - before the threads, which all need it
+    import zarr  # noqa: F401
+
+    workers = available_cores() if jobs is None else whole("jobs", jobs, 1, "the number of threads")
+    with open_store(study, Path(folder), resume=resume) as store:
+        began = time.monotonic()
+        try:
+            _Work(store, workers).do(progress)
+        except BaseException:
+            with contextlib.suppress(OSError):  # a full disk: the ledger as it is will do
+                store.close(time.monotonic() - began)
+            raise
+        store.close(time.monotonic() - began)
+    return Results.open(folder)
+
+
+class _Stopped(Exception):
+    """Raised in a worker that is no longer needed."""
+
+
+class _Work:
+    """The chunks that are missing, and the threads that play them."""
+
+    def __init__(self, store: Store, workers: int) -> None:
+        self.store, self.study = store, store.study
+        missing = [chunk for chunk in store.chunks() if chunk not in store.ledger]
+        self.tasks: queue.SimpleQueue[Chunk] = queue.SimpleQueue()
+        for chunk in missing:
+            self.tasks.put(chunk)
+        # Chunks are played side by side; where they are fewer than the threads, each by several.
+        self.workers = min(workers, len(missing))
+        self.threads = -(-workers // max(1, self.workers))
+        self.stop = threading.Event()
+        self.errors: list[BaseException] = []
+        self.done = sum(self.rounds(chunk) for chunk in store.ledger)
+        self.under_way: dict[Chunk, int] = {}
+        self.counting = threading.Lock()
+
+    def rounds(self, chunk: Chunk) -> int:
+        """Rounds times policies of a chunk."""
+        runs = len(self.store.layout(chunk.cell).runs(chunk))
+        return self.study.rounds * runs * len(self.study.cells[chunk.cell].policies)
+
+    def do(self, progress: Progress | None) -> None:
+        """Play everything, watched from the calling thread."""
+
+        def tell() -> None:
+            if progress is not None:
+                with self.counting:
+                    done = self.done + sum(self.under_way.values())
+                progress(done, total)
+
+        total = self.study.total_rounds
+        tell()
+        workers = [threading.Thread(target=self.work, daemon=True) for _ in range(self.workers)]
+        for worker in workers:
+            worker.start()
+        try:
+            for worker in workers:
+                while worker.is_alive():
+                    worker.join(0.1)
+                    tell()
+        except BaseException:
+            self.stop.set()
+            for worker in workers:
+                worker.join()
+            raise
+        if self.errors:
+            raise self.errors[0]
+        tell()
+
+    def work(self) -> None:
+        """One thread: a chunk after the other."""
+        try:
+            while not self.stop.is_set():
+                try:
+                    chunk = self.tasks.get_nowait()
+                except queue.Empty:
+                    return
+                self.store.write(chunk, self.play(chunk))
+                with self.counting:
+                    self.done += self.rounds(chunk)
+                    del self.under_way[chunk]
+        except _Stopped:
+            pass
+        except BaseException as error:  # handed to the calling thread
+            self.errors.append(error)
+            self.stop.set()
+
+    def play(self, chunk: Chunk) -> dict[str, Any]:
+        """The measures of a chunk."""
+        study, cell = self.study, self.study.cells[chunk.cell]
+        runs = self.store.layout(chunk.cell).runs(chunk)
+
+        def watch(done: int, total: int) -> None:
+            with self.counting:
+                self.under_way[chunk] = done
+            if self.stop.is_set():
+                raise _Stopped
+
+        result = simulate(
+            cell.system,
+            cell.policies,
+            rounds=study.rounds,
+            runs=len(runs),
+            seed=study.seed,
+            checkpoints=study.checkpoints,
+            first_run=runs.start,
+            threads=self.threads,
+            progress=watch,
+        )
+        return {measure: result[measure].values for measure in study.measures}

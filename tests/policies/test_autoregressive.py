@@ -1,0 +1,212 @@
+"""LARL and ARUCB against their rules written a second time: lists of rows and a direct solve every round."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from kalmanbandits import Agent
+from kalmanbandits.errors import InvalidArgument
+from kalmanbandits.policies import ARUCB, LARL
+
+K = 3
+
+
+class Plain:
+    """One ridge regression per arm on features of the last rounds; None: a reward that never came."""
+
+    def __init__(self, spec: LARL | ARUCB, opening: int) -> None:
+        self.spec, self.opening = spec, opening
+        self.rounds: list[tuple[int, float] | None] = []
+        self.rows: dict[int, list] = {a: [] for a in range(K)}
+        self.lags = 5 if spec.lags == "auto" else spec.lags
+        self.squares, self.weight = 1.0, 1.0
+        self.centre = self.unit = 0.0
+
+    def past(self, t: int, j: int) -> tuple[int, float] | None:
+        return self.rounds[t - j] if t - j >= 0 else None
+
+    def features(self, t: int) -> np.ndarray:
+        s = self.lags
+        if isinstance(self.spec, ARUCB):
+            before = [self.past(t, j) for j in range(1, s + 1)]
+            return np.array([1.0] + [0.0 if past is None else self.standard(past[1]) for past in before])
+        phi = np.zeros((2 * s, K))
+        for j in range(1, s + 1):
+            past = self.past(t, j)
+            if past is not None:
+                phi[2 * j - 2, past[0]] = self.standard(past[1])
+                phi[2 * j - 1, past[0]] = 1
+        return np.concatenate([[1.0], phi.ravel()])
+
+    def standard(self, reward: float) -> float:
+        return (reward - self.centre) / self.unit
+
+    def solve(self, arm: int, p: int) -> tuple[np.ndarray, np.ndarray]:
+        V, b = self.spec.lambda_ * np.eye(p), np.zeros(p)
+        for phi, x in self.rows[arm]:
+            V += np.outer(phi[:p], phi[:p])
+            b += phi[:p] * x
+        return V, np.linalg.solve(V, b)
+
+    def index(self, arm: int) -> tuple[float, float]:
+        phi = self.features(len(self.rounds))
+        V, theta = self.solve(arm, len(phi))
+        spread = math.sqrt(phi @ np.linalg.solve(V, phi))
+        if isinstance(self.spec, LARL):
+            beta = self.spec.alpha
+        else:
+            spec, p = self.spec, len(phi)
+            sigma = spec.sigma or math.sqrt(self.squares / self.weight)
+            growth = np.linalg.slogdet(V)[1] - p * math.log(spec.lambda_)
+            beta = math.sqrt(spec.lambda_ * (spec.m**2 + 1))
+            beta += sigma * math.sqrt(2 * math.log(K / spec.delta) + growth)
+        return self.centre + self.unit * (theta @ phi), self.unit * beta * spread
+
+    def learn(self, arm: int, reward: float | None) -> None:
+        self.rounds.append(None if reward is None else (arm, reward))
+        if len(self.rounds) == self.opening:
+            seen = [past[1] for past in self.rounds if past is not None]
+            self.centre, self.unit = (np.mean(seen), np.std(seen))
+            if self.spec.scale is not None:
+                self.centre, self.unit = 0.0, self.spec.scale
+            for t in range(self.opening):
+                self.row(t)
+            if self.spec.lags == "auto":
+                self.choose()
+        elif len(self.rounds) > self.opening:
+            self.row(len(self.rounds) - 1)
+
+    def row(self, t: int) -> None:
+        now, before = self.rounds[t], [self.past(t, j) for j in range(1, self.lags + 1)]
+        if now is None or None in before:
+            return
+        phi, x = self.features(t), self.standard(now[1])
+        error = x - self.solve(now[0], len(phi))[1] @ phi
+        self.squares = 0.999 * self.squares + error**2
+        self.weight = 0.999 * self.weight + 1
+        self.rows[now[0]].append((phi, x))
+
+    def choose(self) -> None:
+        m = sum(map(len, self.rows.values()))
+        criteria = {}
+        for s in range(1, 6):
+            p, residual = 2 * s * K + 1, 0.0
+            for a in range(K):
+                theta = self.solve(a, p)[1]
+                residual += sum((x - theta @ phi[:p]) ** 2 for phi, x in self.rows[a])
+            criteria[s] = m * math.log(residual / m) + p * math.log(m)
+        self.lags = min(criteria, key=criteria.__getitem__)
+        p = 2 * self.lags * K + 1
+        self.rows = {a: [(phi[:p], x) for phi, x in rows] for a, rows in self.rows.items()}
+
+
+def compare(spec: LARL | ARUCB, opening: int, gaps: bool, rounds: int = 300) -> Plain:
+    agent, plain, rng = Agent(spec), Plain(spec, opening), np.random.default_rng(0)
+    for t in range(rounds):
+        told = agent.explain()
+        if t >= opening and (t % 7 == 0 or t < opening + 20):
+            for a in range(K):
+                prediction, bonus = plain.index(a)
+                assert told.prediction[a] == pytest.approx(prediction, rel=1e-7, abs=1e-7)
+                assert told.uncertainty[a] == pytest.approx(bonus, rel=1e-7)
+                assert told.index[a] == pytest.approx(prediction + bonus, rel=1e-7, abs=1e-7)
+        elif t < opening:
+            np.testing.assert_array_equal(told.index, -agent.memory["pulls"])
+        arm = agent.select()
+        if gaps and t % 13 == 5:
+            agent.skip()
+            plain.learn(arm, None)
+            continue
+        reward = float(20 + 3 * math.sin(t / 3 + arm) + rng.standard_normal())
+        agent.update(arm, reward)
+        plain.learn(arm, reward)
+    return plain
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+@pytest.mark.parametrize("changes", [{}, {"lags": "auto"}, {"scale": 2.0, "alpha": 0.5, "lambda_": 0.3}])
+def test_larl_equals_its_rule_written_a_second_time(changes, gaps):
+    plain = compare(LARL(arms=K, opening=40, **changes), 40, gaps)
+    assert 1 <= plain.lags <= 5
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+@pytest.mark.parametrize(
+    "changes", [{}, {"scale": 2.0, "sigma": 0.5, "m": 3.0, "lambda_": 0.3, "delta": 0.05}]
+)
+def test_ar_ucb_equals_its_rule_written_a_second_time(changes, gaps):
+    compare(ARUCB(arms=K, lags=2, **changes), 6, gaps)
+
+
+def test_auto_finds_the_order_of_an_autoregression():
+    """A reward that is the one of four rounds ago, whichever arm is played, needs four lags and no more."""
+    agent, rng = Agent(LARL(arms=K, lags="auto", opening=40)), np.random.default_rng(0)
+    rewards = list(rng.standard_normal(4))
+    for _ in range(40):
+        rewards.append(0.95 * rewards[-4] + 0.1 * rng.standard_normal())
+        agent.update(agent.select(), float(rewards[-1]))
+    assert agent.memory["lags"] == 4
+
+
+@pytest.mark.parametrize("spec", [LARL(arms=K, opening=40), ARUCB(arms=K, lags=2)], ids=repr)
+def test_neither_unit_nor_origin_matters(spec):
+    choices = []
+    for unit, origin in [(1.0, 0.0), (1e-6, 0.0), (1.0, 1e3)]:
+        agent, rng = Agent(spec), np.random.default_rng(2)
+        arms = []
+        for t in range(300):
+            arms.append(agent.select())
+            agent.update(
+                arms[-1], unit * float(3 * math.sin(t / 3 + arms[-1]) + rng.standard_normal()) + origin
+            )
+        choices.append(arms)
+    assert choices[0] == choices[1] == choices[2]
+
+
+def test_rewards_without_a_unit_prolong_the_opening():
+    agent = Agent(ARUCB(arms=K, lags=2))
+    for _ in range(20):
+        agent.update(agent.select(), 5.0)
+    assert agent.memory["opened"] == 0
+    for reward in range(6):
+        agent.update(agent.select(), float(reward))
+    assert agent.memory["opened"] == 1
+    np.testing.assert_array_equal(agent.memory["pulls"], [9, 9, 8])  # in turn all the while
+
+
+def test_an_arm_that_tells_about_another_is_used():
+    """Arms 0 and 1 are opposites, so the reward of either says which is better next."""
+    agent, rng, level = Agent(LARL(arms=K, opening=40)), np.random.default_rng(3), 0.0
+    hits = []
+    for _ in range(1500):
+        arm = agent.select()
+        best = 0 if level > 0 else 1
+        hits.append(arm == best)
+        agent.update(arm, float([level, -level, -5.0][arm] + 0.1 * rng.standard_normal()))
+        level = 0.95 * level + 0.3 * rng.standard_normal()
+    assert np.mean(hits[750:]) > 0.85
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: LARL(arms=0), "arms must be at least 1, got 0"),
+        (lambda: LARL(arms=2, lags=0), "lags must be at least 1, got 0"),
+        (lambda: LARL(arms=2, lags="all"), "lags must be an integer, got 'all'"),
+        (lambda: LARL(arms=2, alpha=0.0), "alpha must be positive, got 0.0"),
+        (lambda: LARL(arms=2, lambda_=-1.0), "lambda_ must be positive, got -1.0"),
+        (lambda: LARL(arms=2, scale=0.0), "scale must be positive, got 0.0"),
+        (lambda: LARL(arms=2, lags=3, opening=4), "opening must be at least 5, got 4"),
+        (lambda: LARL(arms=500, lags=5), r"lags must be fewer for 500 arms, got 5: 5001 features.*GiB"),
+        (lambda: ARUCB(arms=2, lags=0), "lags must be at least 1, got 0"),
+        (lambda: ARUCB(arms=2, delta=1.0), "delta must lie strictly between 0 and 1, got 1.0"),
+        (lambda: ARUCB(arms=2, m=0), "m must be positive, got 0.0"),
+        (lambda: ARUCB(arms=2, sigma=-1), "sigma must be positive, got -1.0"),
+    ],
+)
+def test_bad_parameters_are_refused(make, message):
+    with pytest.raises(InvalidArgument, match=message):
+        make()

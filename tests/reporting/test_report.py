@@ -1,0 +1,209 @@
+"""The files of a report: complete, reproducible, and in agreement with the store."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+from report_worlds import made_up, small_paper_study, sweep_study
+
+from kalmanbandits.errors import InvalidArgument
+from kalmanbandits.reporting import drawing, write_report
+from kalmanbandits.reporting.figure import paper_figure
+from kalmanbandits.reporting.overview import overview_figure
+from kalmanbandits.reporting.paper import paper_data
+from kalmanbandits.reporting.style import DASHES, MARKERS, looks
+from kalmanbandits.reporting.summary import summarise, swept
+from kalmanbandits.studies import Results, parse_study, run_study
+from kalmanbandits.studies.statistics import mean, ranks
+
+FILES = ["figure.png", "figure.svg", "report.html", "summary.csv"]
+
+
+@pytest.mark.parametrize("report", ["paper_report", "sweep_report"])
+def test_the_files_are_there(report: str, request: pytest.FixtureRequest) -> None:
+    folder: Path = request.getfixturevalue(report)
+    for name in FILES:
+        assert (folder / name).stat().st_size > 1000
+    assert imread(folder / "figure.png").shape[1] >= 1400
+
+
+def test_the_paths_come_back_and_folders_are_made(sweep_report: Path, tmp_path: Path) -> None:
+    paths = write_report(Results.open(sweep_report), tmp_path / "new" / "folder")
+    assert [path.name for path in paths] == FILES
+    assert all(path.parent == tmp_path / "new" / "folder" for path in paths)
+
+
+def test_the_same_results_give_the_same_files(sweep_report: Path, tmp_path: Path) -> None:
+    write_report(Results.open(sweep_report), tmp_path)
+    for name in FILES:
+        assert (tmp_path / name).read_bytes() == (sweep_report / name).read_bytes()
+
+
+def test_the_table_agrees_with_the_store(sweep_report: Path) -> None:
+    results = Results.open(sweep_report)
+    with (sweep_report / "summary.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 3 * 4 + 4 * 3
+    for row in rows:
+        regret = results.measure("regret", int(row["cell"])).isel(checkpoint=-1)
+        place = [str(name) for name in regret.coords["policy"].values].index(row["policy"])
+        final = regret.values / 300
+        interval = mean(final[place])
+        shown = [float(row[name]) for name in ("regret_per_round", "low_95", "high_95")]
+        np.testing.assert_allclose(shown, [interval.value, interval.low, interval.high], rtol=1e-8)
+        assert (int(row["rank"]), int(row["runs"])) == (ranks(final)[place], 6)
+        cell = results.cells[int(row["cell"])]
+        for name, value in cell.parameters.items():
+            assert float(row[name]) == pytest.approx(value)
+    assert {row["noise_variance"] for row in rows if row["group"] == "turning"} == {""}
+
+
+def test_a_sweep_is_recognised(sweep_report: Path) -> None:
+    groups = summarise(Results.open(sweep_report)).groups
+    assert swept(groups["turning"]) == "theta"
+    assert swept(groups["noisy kinds"]) is None
+    assert swept(groups["turning"][:1]) is None
+
+
+def test_one_run_is_enough_for_a_report(tmp_path: Path) -> None:
+    paths = write_report(run_study(sweep_study(runs=1), tmp_path), tmp_path)
+    assert all(path.stat().st_size for path in paths)
+    paths = write_report(run_study(small_paper_study(runs=1), tmp_path / "paper"), tmp_path / "paper")
+    assert all(path.stat().st_size for path in paths)
+
+
+def test_an_unfinished_study_has_no_report(sweep_report: Path) -> None:
+    class Unfinished:
+        study = Results.open(sweep_report).study
+        complete = False
+
+    with pytest.raises(InvalidArgument, match="complete"):
+        write_report(Unfinished(), sweep_report)  # type: ignore[arg-type]
+
+
+def test_a_study_without_regret_has_no_report(tmp_path: Path) -> None:
+    text = """
+rounds = 20
+runs = 2
+measures = ["reward"]
+[[systems]]
+family = "rotation"
+theta = 1.0
+[[policies]]
+policy = "Random"
+"""
+    results = run_study(parse_study(text), tmp_path)
+    with pytest.raises(InvalidArgument, match=r"measures must hold 'regret' .* got \['reward'\]"):
+        write_report(results, tmp_path)
+
+
+def test_an_unknown_figure_is_refused(tmp_path: Path, sweep_report: Path) -> None:
+    class Odd:
+        study = parse_study('rounds = 9\nruns = 1\n[report]\nfigure = "papr"\n' + _tables())
+
+    with pytest.raises(InvalidArgument, match="figure must be one of 'overview', 'paper', got 'papr'"):
+        write_report(Odd(), tmp_path)  # type: ignore[arg-type]
+
+
+def _tables() -> str:
+    return "[[systems]]\nfamily = 'rotation'\ntheta = 1.0\n[[policies]]\npolicy = 'Random'\n"
+
+
+def texts(figure: Figure) -> dict[str, Any]:
+    """The boxes of everything written on a figure outside the curves."""
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()  # places what was last placed for another file
+    renderer = canvas.get_renderer()
+    found = {text.get_text(): text.get_window_extent(renderer) for text in figure.texts}
+    for i, axes in enumerate(figure.axes):
+        parts = {"title": axes.title, "left": axes._left_title, "x": axes.xaxis.label, "y": axes.yaxis.label}  # type: ignore[attr-defined]
+        low, high = axes.get_xlim()
+        ticks = [tick for tick in axes.xaxis.get_major_ticks() if low <= tick.get_loc() <= high]
+        parts |= {f"tick {j}": tick.label1 for j, tick in enumerate(ticks)}
+        for name, text in parts.items():
+            if text.get_text() and text.get_visible():
+                found[f"{i} {name} {text.get_text()}"] = text.get_window_extent(renderer)
+        legends = [a for a in axes.get_children() if type(a).__name__ == "Legend"]
+        for j, legend in enumerate(legends):
+            found[f"{i} legend {j}"] = legend.get_window_extent(renderer)
+    return found
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """Every figure that is saved."""
+    figures: list[Figure] = []
+    save = drawing.save
+
+    def keep(figure: Figure, folder: Path) -> list[Path]:
+        figures.append(figure)
+        return save(figure, folder)
+
+    monkeypatch.setattr(drawing, "save", keep)
+    return figures
+
+
+@pytest.mark.parametrize("kind", ["paper", "made up", "sweep"])
+def test_nothing_written_overlaps_or_is_cut_off(
+    kind: str, kept: list[Figure], tmp_path: Path, paper_report: Path, sweep_report: Path
+) -> None:
+    if kind == "sweep":
+        overview_figure(summarise(Results.open(sweep_report)), tmp_path)
+    elif kind == "paper":
+        paper_figure(paper_data(summarise(Results.open(paper_report))), tmp_path)
+    else:
+        paper_figure(made_up(lambda policy, theta: 120.0 if policy.startswith("L") else 10 + theta), tmp_path)
+    (figure,) = kept
+    boxes = list(texts(figure).items())
+    page = figure.bbox
+    for i, (name, box) in enumerate(boxes):
+        assert page.x0 <= box.x0, f"{name} is cut off"
+        assert box.x1 <= page.x1, f"{name} is cut off"
+        assert page.y0 <= box.y0, f"{name} is cut off"
+        assert box.y1 <= page.y1, f"{name} is cut off"
+        for other, second in boxes[:i]:
+            assert not box.overlaps(second), f"{name} and {other}"
+
+
+def test_looks_are_told_apart() -> None:
+    names = [f"policy {i}" for i in range(20)] + ["UCB", "Random", "UBSS s=1"]
+    found = looks(names)
+    assert list(found) == names
+    assert len({(look.colour, look.line) for look in found.values()}) == len(names)
+    assert all(look.line in DASHES and look.marker in MARKERS for look in found.values())
+    assert len(looks([f"policy {i}" for i in range(99)])) == 99
+
+
+def test_drawing_leaves_no_global_state(tmp_path: Path) -> None:
+    code = """
+import sys, matplotlib
+keys = [key for key in matplotlib.rcParams if key != "backend"]  # asking for the backend loads pyplot
+before = [repr(matplotlib.rcParams[key]) for key in keys]
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from report_worlds import made_up
+from kalmanbandits.reporting.figure import paper_figure
+paper_figure(made_up(lambda policy, theta: 90.0, angles=5), Path(sys.argv[2]))
+assert [repr(matplotlib.rcParams[key]) for key in keys] == before
+print("matplotlib.pyplot" in sys.modules)
+"""
+    here = str(Path(__file__).parent)
+    command = [sys.executable, "-W", "error", "-c", code, here, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.stdout.strip(), done.stderr) == ("False", "")
+
+
+def test_reporting_is_not_loaded_by_the_library() -> None:
+    loaded = "[m for m in ('matplotlib', 'plotly') if m in sys.modules]"
+    code = f"import sys, kalmanbandits.reporting; print({loaded})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

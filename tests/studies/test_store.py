@@ -1,0 +1,272 @@
+"""What a store refuses, what it notices, and what it survives."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from study_worlds import CHUNKS, TEXT, contents, small_blocks, small_study
+
+from kalmanbandits.errors import FileFormatError, InvalidArgument
+from kalmanbandits.studies import Changes, Results, StoreRefused, files, parse_study, run_study
+from kalmanbandits.studies.store import read_ledger
+
+CHUNK = "data.zarr/angles/regret/c.1.0.2.0"
+
+
+@pytest.fixture(autouse=True)
+def _blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    small_blocks(monkeypatch)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    run_study(small_study(), tmp_path / "store")
+    return tmp_path / "store"
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("damage", [flip, lambda path: path.write_bytes(path.read_bytes()[:-1]), Path.unlink])
+def test_a_damaged_chunk_is_noticed_and_computed_again(store: Path, damage: Any) -> None:
+    before = contents(store)
+    damage(store / CHUNK)
+    results = Results.open(store)
+    with pytest.raises(FileFormatError, match="regret of cell 1, runs 6–6, is damaged"):
+        results.measure("regret", 1)
+    results.measure("regret", 0)
+    results.measure("pulls", 1)
+    assert results.complete == (store / CHUNK).exists()
+    run_study(small_study(), store)
+    assert contents(store) == before
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["data.zarr/zarr.json", "data.zarr/angles/regret/zarr.json", "data.zarr/angles/theta/c/0", "ledger"],
+)
+@pytest.mark.parametrize("damage", [flip, Path.unlink])
+def test_other_damage_is_mended(store: Path, name: str, damage: Any) -> None:
+    before = contents(store)
+    damage(store / name)
+    run_study(small_study(), store)
+    assert contents(store) == before
+
+
+def test_a_cut_ledger_costs_its_last_line_alone(store: Path) -> None:
+    path = store / "ledger"
+    path.write_bytes(path.read_bytes()[:-5])
+    assert len(read_ledger(store)) == CHUNKS - 1
+    path.write_bytes(b"")
+    assert read_ledger(store) == {}
+
+
+def test_a_damaged_manifest_is_refused_and_may_be_replaced(store: Path) -> None:
+    before = contents(store)
+    (store / "manifest.json").write_text("{")
+    with pytest.raises(FileFormatError, match=r"manifest.json is damaged"):
+        run_study(small_study(), store)
+    run_study(small_study(), store, resume=False)
+    assert contents(store) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "difference"),
+    [
+        (("seed = 3", "seed = 4"), "seed: 3 in the store, 4 now"),
+        (("runs = 7", "runs = 8"), "runs: 7 in the store, 8 now"),
+        (("count = 3", "count = 4"), r"systems\[0\].theta.count: 3 in the store, 4 now"),
+        (("10, 100", "10, 50"), r"checkpoints: \[10, 100\] in the store, \[10, 50\] now"),
+        (('"UCB"', '"UCB"\nscale = 2.0'), r"policies\[0\].scale: nothing in the store, 2.0 now"),
+        (
+            ('policy = "Random"', 'policy = "Random"\nlabel = "R"'),
+            r"policies\[1\].label: nothing in the store",
+        ),
+    ],
+)
+def test_another_studys_store_is_refused(store: Path, change: tuple[str, str], difference: str) -> None:
+    before = contents(store)
+    with pytest.raises(StoreRefused, match=f"holds another study: {difference}.*--fresh"):
+        run_study(small_study(change), store)
+    assert contents(store) == before
+    results = run_study(small_study(change), store, resume=False)
+    assert results.complete
+    assert contents(store) != before
+
+
+def test_what_the_command_line_changes_makes_another_study(store: Path) -> None:
+    with pytest.raises(StoreRefused, match="runs: 7 in the store, 2 now"):
+        run_study(parse_study(TEXT, Changes(runs=2)), store)
+    with pytest.raises(StoreRefused, match="quick: nothing in the store, True now"):
+        run_study(parse_study(TEXT.replace("count = 3", "count = 40"), Changes(quick=True)), store)
+
+
+def test_words_that_change_no_number_make_the_same_study(store: Path) -> None:
+    text = TEXT.replace('"small"', '"renamed"\ntitle = "Small"') + "# a remark\n[report]\nfigure = 1\n"
+    results = run_study(parse_study(text), store)
+    assert (store / "study.toml").read_text() == text
+    assert (results.study.name, results.study.report) == ("renamed", {"figure": 1})
+
+
+def change_manifest(store: Path, **changes: Any) -> None:
+    known = json.loads((store / "manifest.json").read_text())
+    (store / "manifest.json").write_text(json.dumps(known | changes))
+
+
+def test_another_versions_store_is_refused(store: Path) -> None:
+    known = json.loads((store / "manifest.json").read_text())
+    change_manifest(store, versions=known["versions"] | {"numba": "0.1", "python": "3.0"})
+    with pytest.raises(StoreRefused, match=r"another version: numba: 0.1 in the store, [\d.]+ here \("):
+        run_study(small_study(), store)
+    Results.open(store).measure("regret", 0)  # reading is not writing
+    change_manifest(store, format=99)
+    with pytest.raises(StoreRefused, match="has format 99, this version reads 1"):
+        Results.open(store)
+    with pytest.raises(StoreRefused, match="has format 99"):
+        run_study(small_study(), store)
+    run_study(small_study(), store, resume=False)
+
+
+def test_a_text_that_was_edited_is_noticed(store: Path) -> None:
+    (store / "study.toml").write_text(TEXT.replace("seed = 3", "seed = 4"))
+    with pytest.raises(FileFormatError, match=r"study.toml is not the study that manifest.json speaks of"):
+        Results.open(store)
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path, resume: bool) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    (tmp_path / "manifest.json").write_text('{"name": "another program"}')
+    with pytest.raises(
+        StoreRefused, match=r"holds manifest.json; thesis.tex and is not the store of a study"
+    ):
+        run_study(small_study(), tmp_path, resume=resume)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["manifest.json", "thesis.tex"]
+    with pytest.raises(StoreRefused, match="must be a folder, got a file"):
+        run_study(small_study(), tmp_path / "thesis.tex", resume=resume)
+    with pytest.raises(FileFormatError, match="is not the manifest of a study"):
+        Results.open(tmp_path)
+    with pytest.raises(FileFormatError, match=r"it has no manifest.json"):
+        Results.open(tmp_path / "nowhere")
+
+
+def test_starting_anew_leaves_other_files(store: Path) -> None:
+    (store / "figure.png").write_text("drawn")
+    run_study(small_study(), store, resume=False)
+    assert (store / "figure.png").read_text() == "drawn"
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from kalmanbandits.studies.files import Lock
+with Lock(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_the_second_process_is_refused(store: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(store)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "held\n"
+        for resume in (True, False):
+            with pytest.raises(StoreRefused, match=f"is being written by process {first.pid}"):
+                run_study(small_study(), store, resume=resume)
+        assert Results.open(store).complete
+        first.kill()  # the lock goes with its holder
+        first.wait()
+    assert run_study(small_study(), store).complete
+
+
+class FullDisk(io.BytesIO):
+    """A file on a disk with no room left."""
+
+    def write(self, content: Any) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_loses_nothing_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_study(small_study(), tmp_path / "whole")
+    opened = open
+
+    def sometimes_full(path: Path, mode: str) -> Any:
+        full = len(read_ledger(tmp_path / "cut")) >= 4
+        return FullDisk() if full else opened(path, mode)
+
+    monkeypatch.setattr(files, "open", sometimes_full, raising=False)
+    with pytest.raises(OSError, match="No space left"):
+        run_study(small_study(), tmp_path / "cut", jobs=1)
+    monkeypatch.undo()
+    small_blocks(monkeypatch)
+    assert len(read_ledger(tmp_path / "cut")) == 4
+    times = {p: p.stat().st_mtime_ns for p in (tmp_path / "cut" / "data.zarr").rglob("c.*")}
+    assert len(times) == 8
+    run_study(small_study(), tmp_path / "cut")
+    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+    assert all(path.stat().st_mtime_ns == time for path, time in times.items())
+
+
+LIMITED = """
+import resource, sys
+sys.path.insert(0, sys.argv[2])
+from study_worlds import small_study
+from kalmanbandits.studies import layout, run_study
+layout.BLOCK_SECONDS = float(sys.argv[3])
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[4]), int(sys.argv[4])))
+try:
+    run_study(small_study(), sys.argv[1], jobs=2)
+except OSError as error:
+    print(error.strerror)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the system sets no limit to the size of files")
+def test_a_ledger_that_cannot_grow_loses_nothing_done(tmp_path: Path) -> None:
+    """The system itself cuts a line of the ledger in half: a file may not grow over a limit."""
+    from kalmanbandits.studies import layout
+
+    run_study(small_study(), tmp_path / "whole")
+    largest = max(len(data) for name, data in contents(tmp_path / "whole").items() if name != "ledger")
+    manifest = (tmp_path / "whole" / "manifest.json").stat().st_size
+    limit = max(largest, manifest) + 100
+    whole_ledger = (tmp_path / "whole" / "ledger").stat().st_size
+    assert limit < whole_ledger - 100, "the ledger must be what meets the limit"
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            LIMITED,
+            str(tmp_path / "cut"),
+            str(Path(__file__).parent),
+            str(layout.BLOCK_SECONDS),
+            str(limit),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "File too large\n"
+    kept = len(read_ledger(tmp_path / "cut"))
+    assert 0 < kept < CHUNKS
+    assert (tmp_path / "cut" / "ledger").read_bytes().count(b"\n") == kept + 1
+    assert (tmp_path / "cut" / "ledger").read_bytes().endswith(b"\n")
+    run_study(small_study(), tmp_path / "cut")
+    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+
+
+def test_jobs_must_be_positive(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="jobs must be at least 1, got 0"):
+        run_study(small_study(), tmp_path, jobs=0)
