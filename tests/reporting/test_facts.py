@@ -1,6 +1,6 @@
 """The facts of the paper's text, at the size that their standard errors ask for.
 
-With the literal constants about one run in eight learns and the others play at random, so a run's regret has
+With the literal constants about one run in ten learns and the others play at random, so a run's regret has
 a standard deviation of about 15 % of its mean: 400 runs give a standard error of 0.8 %. Truths are from 6000
 runs.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -207,3 +208,19 @@ def test_reporting_is_not_loaded_by_the_library() -> None:
     code = f"import sys, kalmanbandits.reporting; print({loaded})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_study_of_the_readme_is_one() -> None:
+    readme = Path(__file__).resolve().parents[2] / "README.md"
+    (text,) = re.findall(
+        r"^```toml\n(.*?)^```$", readme.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+    assert len(text.splitlines()) == 10
+    study = parse_study(text)
+    assert (len(study.cells), len(study.cells[0].policies)) == (9, 4)
+
+
+def test_the_figure_of_the_documents_is_small_enough_to_keep() -> None:
+    figure = Path(__file__).resolve().parents[2] / "docs" / "images" / "figure.png"
+    assert imread(figure).shape[:2] == (1320, 1540)
+    assert figure.stat().st_size < 400_000

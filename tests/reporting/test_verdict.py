@@ -51,7 +51,7 @@ def answer(losses: Losses, claim: int) -> Finding:
 def test_the_ends(losses: Losses, mark: str, words: str) -> None:
     found = answer(losses, ENDS)
     assert (found.mark, found.verdict) == (mark, words)
-    assert all(f"over {name} " in found.numbers for name in COMPARATORS)
+    assert all(f"over {name}: " in found.numbers for name in COMPARATORS)
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def verdict_table(claims: Sequence[Claim]) -> str:
 def _finding(finding: Finding) -> str:
     return (
         f'<span class="mark {finding.mark}">{escape(finding.verdict)}</span>'
-        f'<span class="numbers">{escape(finding.numbers)}</span>'
+        f'<span class="numbers">{escape(finding.numbers).replace("; ", "<br>")}</span>'
     )
 
 

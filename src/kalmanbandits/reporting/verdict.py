@@ -110,7 +110,7 @@ def _ends(data: PaperData, ubss: Sequence[str]) -> Finding:
     at = is_end(data.theta)
     gains = {other: data.pooled_gain(ubss[0], other, at) for other in data.comparators}
     better = [other for other, gain in gains.items() if gain.below(0)]
-    numbers = "; ".join(f"over {other} {percent(gain)}" for other, gain in gains.items())
+    numbers = "; ".join(f"over {other}: {percent(gain)}" for other, gain in gains.items())
     if len(better) == len(gains):
         return Finding(HOLDS, "holds", numbers)
     if better:
@@ -135,7 +135,7 @@ def _size_at_point(data: PaperData, ubss: Sequence[str]) -> Finding:
 
 def _about_ten(gains: dict[str, Interval], remark: str = "") -> Finding:
     numbers = "; ".join(
-        [*(f"{what} {percent(gain)}" for what, gain in gains.items()), *filter(None, [remark])]
+        [*(f"{what}: {percent(gain)}" for what, gain in gains.items()), *filter(None, [remark])]
     )
     low, high = ABOUT_TEN
     each = gains.values()
@@ -173,7 +173,7 @@ def _largest(data: PaperData, ubss: Sequence[str]) -> Finding:
 def _no_better(data: PaperData, ubss: Sequence[str]) -> Finding:
     first = data.windows.of(ubss[0])
     more = {name: paired_difference(data.windows.of(name), first) for name in ubss[1:]}
-    numbers = "; ".join(f"{_s(name)} {signed(change, '.2f')}" for name, change in more.items())
+    numbers = "; ".join(f"{_s(name)}: {signed(change, '.2f')}" for name, change in more.items())
     better = [_s(name) for name, change in more.items() if change.below(0)]
     if all(change.above(0) for change in more.values()):
         return Finding(HOLDS, "holds: each is worse", numbers)
@@ -188,7 +188,7 @@ def _rises(data: PaperData, ubss: Sequence[str]) -> Finding:
         f"s = {_s(a)[4:]} → {_s(b)[4:]}": paired_difference(data.windows.of(b), data.windows.of(a))
         for a, b in pairwise(ubss)
     }
-    numbers = "; ".join(f"{what} {signed(step, '.2f')}" for what, step in steps.items())
+    numbers = "; ".join(f"{what}: {signed(step, '.2f')}" for what, step in steps.items())
     rising = [bool(step.above(0)) for step in steps.values()]
     falling = [bool(step.below(0)) for step in steps.values()]
     if all(rising):
@@ -211,7 +211,7 @@ def _performs_best(data: PaperData, ubss: Sequence[str]) -> Finding:
     )
     grey = region == GREY
     numbers = (
-        f"there {percent(inside)}, elsewhere {percent(outside)}; "
+        f"there: {percent(inside)}; elsewhere: {percent(outside)}; "
         f"grey at {int(grey.sum())} of {len(grey)} angles, {int((good & grey).sum())} there"
     )
     if less.above(0):
@@ -226,12 +226,14 @@ def _white(data: PaperData, ubss: Sequence[str]) -> Finding:
     weak = weakest < 0.01 * weakest.max()
     white = data.regions(ubss[0]) == WHITE
     so = int((white & (weak | positive)).sum())
-    numbers = f"white at {int(white.sum())} of {len(white)} angles, {so} of them so"
+    numbers = f"white at {int(white.sum())} of {len(white)} angles" + (
+        f", {so} of them so" if white.any() else ""
+    )
     unlike = weak & ~positive
     if unlike.any():
         gain = data.pooled_gain(ubss[0], data.comparators[0], unlike)
         where = ", ".join(number(float(angle)) for angle in data.theta[unlike])
-        numbers += f"; at θ = {where} the Gramian vanishes too, gain over UCB {percent(gain)}"
+        numbers += f"; at θ = {where} the Gramian vanishes too, gain over UCB: {percent(gain)}"
     if not white.any():
         return Finding(FAILS, "does not hold: no angle is white", numbers)
     if (white & ~(weak | positive)).any():
@@ -248,7 +250,7 @@ def _blue(data: PaperData, ubss: Sequence[str]) -> Finding:
         return Finding(FAILS, "does not hold: no angle is blue", numbers)
     predictors = (*data.corrected, data.known[0])
     gains = {name: data.pooled_gain(name, data.random, blue) for name in predictors}
-    numbers += "; there " + ", ".join(f"{name} {percent(gain)}" for name, gain in gains.items())
+    numbers += "; there over Random: " + "; ".join(f"{name}: {percent(gain)}" for name, gain in gains.items())
     if any(gain.above(10) for gain in gains.values()):
         return Finding(PARTLY, "such angles exist, but their rewards are predictable", numbers)
     return Finding(HOLDS, "holds", numbers)
