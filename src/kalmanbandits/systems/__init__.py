@@ -11,12 +11,16 @@ from kalmanbandits.systems.families import (
     seasonal,
 )
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+from kalmanbandits.systems.replay import Replay
+from kalmanbandits.systems.tables import TableError
 
 __all__ = [
     "FAMILIES",
     "Assumption",
     "AssumptionReport",
     "LinearGaussianSystem",
+    "Replay",
+    "TableError",
     "autoregressive",
     "decoupled",
     "random_stable",
