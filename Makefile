@@ -48,12 +48,13 @@ test: setup ## every test, on WORKERS processes (default 2); ARGS="-k name" narr
 
 bench: setup ## speed on this machine
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/agent.py
 
 golden: setup ## write the golden regrets anew; a change needs a reason in the CHANGELOG
 	$(BIN)/python tests/reference/golden.py
 
-soak: setup ## kill a study hundreds of times, KILLS=300 by default, and compare what it ends with
-	KALMANBANDITS_KILLS=$(or $(KILLS),300) $(BIN)/python -m pytest tests/studies/test_kill.py $(ARGS)
+soak: setup ## kill a study and a journal hundreds of times, KILLS=300 by default, and compare what is left
+	KALMANBANDITS_KILLS=$(or $(KILLS),300) $(BIN)/python -m pytest tests/studies/test_kill.py tests/agent/test_journal_kill.py $(ARGS)
 
 lock: setup ## choose the versions in requirements*.txt anew where needed; ARGS=--upgrade takes the latest
 	$(UV) $(COMPILE) $(ARGS) pyproject.toml --output-file requirements.txt

@@ -18,7 +18,6 @@ for reward in (120.0, -45.0, 80.0):  # three rewards of arm 0, none of arm 1
 after = np.sqrt(kalman.variances)
 
 for arm in range(system.arms):
-    print(
-        f"arm {arm}: expected {kalman.rewards[arm]:8.2f}, standard deviation {before[arm]:6.1f} → {after[arm]:5.1f}"
-    )
+    expected, sd = kalman.rewards[arm], f"{before[arm]:6.1f} → {after[arm]:5.1f}"
+    print(f"arm {arm}: expected {expected:8.2f}, standard deviation {sd}")
 assert after[1] < 0.4 * before[1]  # arm 1 was never pulled, and is known well

@@ -28,7 +28,7 @@ policy = "UCB"
 [[policies]]
 policy = "Random"
 """
-COMMANDS = ("run", "report", "reproduce", "check", "list")
+COMMANDS = ("run", "report", "reproduce", "check", "backtest", "fit", "list")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The disk cache: an edit to a callee is seen by the next process; what is unchanged is not compiled again."""
+"""The disk cache: an edit to a callee is seen by the next process; nothing unchanged is compiled again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Addressed random numbers: the published test vectors, the inverse normal, and independence of how work is cut."""
+"""Addressed random numbers: published test vectors, the inverse normal, independence of how work is cut."""
 
 from __future__ import annotations
 
@@ -9,8 +9,17 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from kalmanbandits.errors import InvalidArgument
-from kalmanbandits.streams import MEASUREMENT, POLICY, PROCESS, normal, normal_from_word, normals, philox
-from kalmanbandits.streams import stream_key, uniform
+from kalmanbandits.streams import (
+    MEASUREMENT,
+    POLICY,
+    PROCESS,
+    normal,
+    normal_from_word,
+    normals,
+    philox,
+    stream_key,
+    uniform,
+)
 
 ONES = 0xFFFFFFFFFFFFFFFF
 

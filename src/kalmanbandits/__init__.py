@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 
 _ROOMS = (
     "agent",
+    "backtesting",
     "errors",
     "filtering",
     "learning",
@@ -39,10 +40,12 @@ _NAMES = {
     "DiscountedThompson": "policies",
     "Rexp3": "policies",
     "KFMANB": "policies",
+    "LearnedKalman": "policies",
     "ARUCB": "policies",
     "LARL": "policies",
     "LinearThompson": "policies",
     "KalmanThompson": "policies",
+    "PlainPolicy": "policies",
     "Policy": "policies",
     "register_kernel": "policies",
     "Clairvoyant": "simulation",
@@ -56,6 +59,7 @@ __all__ = [*_NAMES, *_ROOMS, "__version__"]
 if TYPE_CHECKING:
     from kalmanbandits import (
         agent,
+        backtesting,
         errors,
         filtering,
         learning,
@@ -79,7 +83,9 @@ if TYPE_CHECKING:
         KalmanLookahead,
         KalmanThompson,
         KalmanUCB,
+        LearnedKalman,
         LinearThompson,
+        PlainPolicy,
         Policy,
         Random,
         Rexp3,

@@ -31,6 +31,10 @@ class FileFormatError(KalmanBanditsError, ValueError):
     """A file that is truncated, damaged, or not one of ours."""
 
 
+class JournalError(KalmanBanditsError, OSError):
+    """A journal that cannot be opened or written; the agent is as it was before the call."""
+
+
 def whole(name: str, value: Any, at_least: int, hint: str = "") -> int:
     """`value` as an integer of at least `at_least`; Booleans and fractions are refused."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):

@@ -1,7 +1,7 @@
 """Save files: a ZIP archive of `header.json` and one `.npy` file for each field of the memory.
 
 The header holds the format and its version, the policy's description, the seed, the rounds done, the open
-choice and the versions of the software that wrote it. Nothing is pickled; `numpy.load` and `unzip` open it.
+choices and the versions of the software that wrote it. Nothing is pickled; `numpy.load` and `unzip` open it.
 A file is written beside its final place, flushed to disk and moved over it, so that a reader sees the old
 one or the new one, whole.
 """
@@ -26,6 +26,7 @@ from kalmanbandits.policies.spec import FORMAT, Memory, Spec
 
 NAME = "kalmanbandits agent"
 HEADER = "header.json"
+ABOUT = ("name", "format", "policy", "versions")  # of the header; all else in it is the agent's position
 
 
 def write(path: str | os.PathLike[str], spec: Spec, memory: Memory, position: dict[str, Any]) -> None:
@@ -35,11 +36,16 @@ def write(path: str | os.PathLike[str], spec: Spec, memory: Memory, position: di
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         archive.writestr(HEADER, json.dumps(header, indent=1))
-        for name in memory.dtype.names or ():
+        for name in lasting_fields(memory):
             field = io.BytesIO()
             np.lib.format.write_array(field, np.ascontiguousarray(memory[name]), allow_pickle=False)
             archive.writestr(f"{name}.npy", field.getvalue())
     write_atomically(Path(path), content.getvalue())
+
+
+def lasting_fields(memory: Memory) -> list[str]:
+    """The fields worth saving: those named `work_…` are written before they are read."""
+    return [name for name in memory.dtype.names or () if not name.startswith("work_")]
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -55,12 +61,17 @@ def write_atomically(path: Path, content: bytes) -> None:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
-    if os.name == "posix":  # the directory entry too
-        folder = os.open(path.parent, os.O_RDONLY)
+    flush_folder(path.parent)  # the directory entry too
+
+
+def flush_folder(folder: Path) -> None:
+    """Make the names in a folder durable, where the system can."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
         try:
-            os.fsync(folder)
+            os.fsync(handle)
         finally:
-            os.close(folder)
+            os.close(handle)
 
 
 def read(path: str | os.PathLike[str]) -> tuple[Spec, Memory, dict[str, Any]]:
@@ -77,7 +88,7 @@ def read(path: str | os.PathLike[str]) -> tuple[Spec, Memory, dict[str, Any]]:
                 )
             spec = Spec.from_dict(header["policy"])
             memory = _read_fields(path, archive, spec)
-            position = {name: header[name] for name in ("seed", "rounds", "open")}
+            position = {name: value for name, value in header.items() if name not in ABOUT}
     except OSError:
         raise  # not found, not readable: Python's own message names the file
     except FileFormatError:
@@ -89,7 +100,7 @@ def read(path: str | os.PathLike[str]) -> tuple[Spec, Memory, dict[str, Any]]:
 
 def _read_fields(path: Any, archive: zipfile.ZipFile, spec: Spec) -> Memory:
     memory = spec.memory()
-    for name in memory.dtype.names or ():
+    for name in lasting_fields(memory):
         field = np.lib.format.read_array(io.BytesIO(archive.read(f"{name}.npy")), allow_pickle=False)
         expected = memory[name]
         if field.shape != expected.shape or field.dtype != expected.dtype:

@@ -16,7 +16,7 @@ from kalmanbandits.systems import LinearGaussianSystem, autoregressive, random_s
 
 
 def joint(system: LinearGaussianSystem, arms: list[int], last: int):
-    """Mean and covariance of (X_1 … X_n, z_last), from the definition: all states written out in their noises."""
+    """Mean and covariance of (X_1 … X_n, z_last), from the definition: states written out in their noises."""
     d = system.dimension
     n = len(arms)
     A = np.zeros((last + 1, d, d * (last + 1)))  # z_t as a linear map of (z_0 − m, ξ_0, …)

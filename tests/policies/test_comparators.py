@@ -56,7 +56,7 @@ def test_random_is_uniform_and_independent_of_rewards():
 
 
 def test_a_sliding_window_forgets_without_leaving_dust():
-    """Huge rewards leave the window; sums that only add and subtract would keep their rounding errors for ever."""
+    """Huge rewards leave the window; sums that only add and subtract would keep their rounding errors."""
     agent = Agent(SlidingWindowUCB(arms=1, window=8, scale=1.0))
     for reward in [1e17] * 8 + [0.1] * 16:
         agent.update(agent.select(), reward)

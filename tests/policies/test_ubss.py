@@ -193,7 +193,7 @@ def test_as_printed_takes_the_paper_literally():
         0.05,
     )
     assert spec.B_c == 10.0
-    assert spec.B_R == pytest.approx(math.sqrt(548.826), rel=1e-6)
+    assert pytest.approx(math.sqrt(548.826), rel=1e-6) == spec.B_R
     assert spec.B_G == 10.0
 
 

@@ -12,8 +12,17 @@ import math
 import numpy as np
 import pytest
 
-from kalmanbandits import UBSS, UCB, FullInformation, KalmanGreedy, KalmanLookahead, KalmanUCB, Random
-from kalmanbandits import SlidingWindowUCB, simulate
+from kalmanbandits import (
+    UBSS,
+    UCB,
+    FullInformation,
+    KalmanGreedy,
+    KalmanLookahead,
+    KalmanUCB,
+    Random,
+    SlidingWindowUCB,
+    simulate,
+)
 from kalmanbandits.systems import rotation
 
 THETAS = [0.0, 1 / 4, 1 / 2, 5 / 8, 1.0]  # in units of π

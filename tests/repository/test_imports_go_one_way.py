@@ -22,6 +22,7 @@ LINE = (
     "theory",
     "studies",
     "reporting",
+    "backtesting",
     "cli",
 )
 # Rooms beside the line. `saving` and `agent` stand on `policies`; the others may use anything.

@@ -24,7 +24,7 @@ EXIT_CODES = """\b
 Exit codes:
   0    done
   1    check: an assumption that is needed fails
-  2    a wrong option, or a study or system that cannot be used
+  2    a wrong option, or a study, system or table that cannot be used
   3    the folder is refused: not a store, another study's, damaged, or in use
   4    the disk is full, or a file cannot be read or written
   130  interrupted; what is done is kept
@@ -41,7 +41,33 @@ def commands() -> None:
       kalmanbandits reproduce --quick
       kalmanbandits run study.toml --out results/study
       kalmanbandits check --family rotation --set theta=5*pi/8
+      kalmanbandits backtest rewards.csv
     """
+
+
+def importing(command: F) -> F:
+    """The option that brings in policies of one's own."""
+    return click.option(
+        "--import",
+        "imports",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="A Python file with policies of your own, which may then be named.",
+    )(command)
+
+
+def load_own(imports: tuple[Path, ...]) -> None:
+    """Run the files that define policies, so that these are known by name."""
+    import importlib.util
+
+    for path in imports:
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        if spec is None or spec.loader is None:
+            raise click.UsageError(f"--import must be a Python file, got {str(path)!r}")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[path.stem] = module  # where dataclasses look for annotations
+        spec.loader.exec_module(module)
 
 
 def playing(command: F) -> F:
@@ -66,8 +92,11 @@ def playing(command: F) -> F:
 @click.argument("study")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Default: results/ and its name.")
 @playing
+@importing
 @click.pass_context
-def run(context: click.Context, /, study: str, out: Path | None, **options: Any) -> None:
+def run(
+    context: click.Context, /, study: str, out: Path | None, imports: tuple[Path, ...], **options: Any
+) -> None:
     """Play STUDY, a TOML file, and keep its numbers in a folder.
 
     Interrupted at any moment, even killed, and started again with the same command, it goes on; the numbers
@@ -83,6 +112,7 @@ def run(context: click.Context, /, study: str, out: Path | None, **options: Any)
     """
     from kalmanbandits.studies import library_study
 
+    load_own(imports)
     path = Path(study) if Path(study).suffix or Path(study).exists() else library_study(study)
     out = out or Path("results") / path.stem
     _play(context, path, out, _changes(options), options)
@@ -91,13 +121,15 @@ def run(context: click.Context, /, study: str, out: Path | None, **options: Any)
 
 @commands.command(short_help="Figures, tables and one page from a store.", epilog=EXIT_CODES)
 @click.argument("folder", type=click.Path(path_type=Path))
-def report(folder: Path) -> None:
+@importing
+def report(folder: Path, imports: tuple[Path, ...]) -> None:
     """Write the report of the study that was played into FOLDER, next to its numbers.
 
     \b
     Example:
       kalmanbandits report results/study
     """
+    load_own(imports)
     _report(folder)
 
 

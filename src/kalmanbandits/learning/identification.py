@@ -1,13 +1,14 @@
-"""Choosing a model: a current one, and challengers that are improved beside it and take its place.
+"""Choosing a model: a current one, and challengers that are improved beside it and may take its place.
 
-    value(model) = log-likelihood − ½ Σ_a d log(1 + N_a) − ½ · d(d+1)/2 · log n
+    value(model) = log-likelihood − 2 (Σ_a d N_a/(N_a + d) + d(d+1)/2)
 
-the Bayesian information criterion, in which an arm's loadings count by how often that arm was seen. A likelihood
-of this kind has plateaus and poor hills, and a fresh start may take a hundred steps to show what it is worth.
-So challengers live on from one fit to the next, and are drawn anew when they no longer improve.
+a penalised likelihood, in which an arm's loadings count by how often it was seen. Such a likelihood has
+plateaus and poor hills, and a fresh start may take a hundred steps to show what it is worth. So challengers
+live on from one fit to the next, and are drawn anew when they no longer improve.
 
-These functions take a memory (an array of one record) with the fields of `expectation_maximisation` and of
-`search_fields`, in which `work_arm` and `work_y` hold n rounds in order, the rewards standardised.
+The functions take a memory (an array of one record) with the fields of `expectation_maximisation`,
+`smoothing` and `search_fields`, in which `work_arm` and `work_y` hold n
+rounds in order, the rewards standardised.
 """
 
 from __future__ import annotations
@@ -18,17 +19,23 @@ from typing import Any
 import numpy as np
 
 from kalmanbandits.compilation import entry
-from kalmanbandits.learning.expectation_maximisation import improve, run_filter
+from kalmanbandits.learning.expectation_maximisation import copy_model, improve
+from kalmanbandits.learning.smoothing import run_filter
 from kalmanbandits.streams import normals
 
 CURRENT = 0
 CHALLENGERS = (1, 2, 3)
-MODELS = 4
-RESTART = np.uint64(5)  # the purpose of the addressed numbers that models begin with
-KEY = np.uint64(0)
-PARAMETERS = ("d", "Gamma", "C", "mu", "Q", "s2", "value")
-RECENT = 400  # rounds that challengers grow up on
+SPARE = 4  # where `improve` keeps the plain step
+MODELS = 5
+PARAMETERS = ("d", "Gamma", "C", "mu", "Q", "s2", "tau", "value", "stride")
+
+RESTART, KEY = np.uint64(5), np.uint64(0)  # the purpose and key of the numbers that models begin with
+PRICE = 2.0  # log-likelihood that a parameter must earn
+RECENT = 400  # rounds that challengers grow up on, or 40 an arm
+MARGIN = 0.1  # by which a challenger must win: more than rounding errors and unfinished steps can do
 STALE = 0.02  # log-likelihood a step: a challenger that gains less is drawn anew
+STEPS = 60  # of one model in one search, at most
+PROOF_STEPS, PROOF_WORK = 15, 2e6
 
 
 def search_fields(window: int) -> list[tuple[Any, ...]]:
@@ -47,15 +54,17 @@ def improve_by(memories: Any, i: Any, first: Any, n: Any, steps: Any) -> Any:
     """`improve` model `i` on rounds first … n − 1; the log-likelihoods before the first step and the last."""
     m = memories[0]
     arms, y = m.work_arm[first:n], m.work_y[first:n]
-    start = last = improve(m, i, arms, y, n - first)
+    m.reached[i] = -math.inf
+    start = last = improve(m, i, arms, y, n - first, SPARE)
     for _ in range(1, steps):
-        last = improve(m, i, arms, y, n - first)
+        last = improve(m, i, arms, y, n - first, SPARE)
+    copy_model(m, SPARE, i)
     return start, last
 
 
 @entry
 def filter_over(memories: Any, i: Any, first: Any, n: Any) -> Any:
-    """`run_filter` over rounds first … n − 1; returns the log-likelihood."""
+    """`run_filter` with model `i` over rounds first … n − 1; returns the log-likelihood."""
     m = memories[0]
     return run_filter(m, i, m.work_arm[first:n], m.work_y[first:n], n - first)
 
@@ -67,15 +76,16 @@ def cost(d: int) -> float:
 
 def penalty(d: int, counts: Any) -> float:
     """What d dimensions cost, in log-likelihood; `counts` (k) are the rounds of each arm."""
-    return 0.5 * d * float(np.log1p(counts).sum()) + 0.25 * d * (d + 1) * math.log(counts.sum())
+    return PRICE * (float((d * counts / (counts + d)).sum()) + 0.5 * d * (d + 1))
 
 
 def draw_model(memory: Any, i: int, d: int, kept: int = 0) -> None:
     """Begin model `i` anew, but for its first `kept` dimensions: damped turns at random angles."""
     arms, fresh = memory["C"].shape[2], d - kept
-    numbers = np.empty(2 * fresh + arms * fresh)
+    numbers = np.empty(2 * fresh + arms * fresh + 1)
     normals(numbers, KEY, RESTART, memory["drawn"][0])
     memory["drawn"] += numbers.size
+    noise = 0.5 if kept else _uniform(numbers[-1]) ** 2
     Gamma, C, Q = memory["Gamma"][0, i], memory["C"][0, i], memory["Q"][0, i]
     Gamma[kept:] = Gamma[:, kept:] = Q[kept:] = Q[:, kept:] = 0
     C[:, kept:] = 0
@@ -89,12 +99,14 @@ def draw_model(memory: Any, i: int, d: int, kept: int = 0) -> None:
         else:
             Gamma[a, a] = radius if angle < 0.75 * math.pi else -radius
         Q[a, a] = 1 - radius**2
-    C[:, kept:d] = numbers[2 * fresh :].reshape(arms, fresh) / math.sqrt(d)
+    C[:, kept:d] = numbers[2 * fresh : -1].reshape(arms, fresh) * math.sqrt((1 - noise) / d)
     memory["d"][0, i] = d
     memory["value"][0, i] = -math.inf
+    memory["stride"][0, i] = 1
     if kept == 0:
-        memory["s2"][0, i] = 0.1
+        memory["s2"][0, i] = max(noise, 1e-3)
         memory["mu"][0, i] = 0
+        memory["tau"][0, i] = 1
 
 
 def _uniform(x: float) -> float:
@@ -107,24 +119,22 @@ def swap_models(memory: Any, i: int, j: int) -> None:
         memory[name][0, [i, j]] = memory[name][0, [j, i]]
 
 
-def search(memory: Any, n: int, largest: int, work: float, most: int) -> None:
+def search(memory: Any, n: int, largest: int, work: float) -> None:
     """Improve the current model and its challengers on n rounds; the best becomes the current one.
 
-    `work` bounds the time, in units of `cost` times rounds; `most` the steps of each model. Challengers grow
-    up on the last `RECENT` rounds, and have to prove themselves on all before they take over.
+    `work` bounds the time, in units of `cost` times rounds. Challengers grow up on the last rounds only, and
+    have to prove themselves on all before they take over.
     """
     if memory["d"][0, CURRENT] == 0:
         draw_model(memory, CURRENT, min(2, largest))
-    _polish(memory, CURRENT, 0, n, 0.35 * work, most)
-    first = max(0, n - RECENT)
+    _polish(memory, CURRENT, 0, n, 0.35 * work)
+    first = max(0, n - max(RECENT, RECENT // 10 * memory["C"].shape[2]))
     if first:
-        counts = _counts(memory, first, n)
-        d = int(memory["d"][0, CURRENT])
-        memory["value"][0, CURRENT] = filter_over(memory, CURRENT, first, n) - penalty(d, counts)
+        memory["value"][0, CURRENT] = _value(memory, CURRENT, first, n)
     turn = int(memory["turn"][0])
     for visited in range(len(CHALLENGERS)):
         i = CHALLENGERS[(turn + visited) % len(CHALLENGERS)]
-        _challenge(memory, i, first, n, largest, 0.15 * work if visited else 0.35 * work, most)
+        _challenge(memory, i, first, n, largest, 0.15 * work if visited else 0.35 * work)
     memory["turn"] = turn + 1
 
 
@@ -132,7 +142,12 @@ def _counts(memory: Any, first: int, n: int) -> Any:
     return np.bincount(memory["work_arm"][0, first:n], minlength=memory["C"].shape[2])
 
 
-def _polish(memory: Any, i: int, first: int, n: int, work: float, most: int) -> float:
+def _value(memory: Any, i: int, first: int, n: int) -> float:
+    d = int(memory["d"][0, i])
+    return float(filter_over(memory, i, first, n)) - penalty(d, _counts(memory, first, n))
+
+
+def _polish(memory: Any, i: int, first: int, n: int, work: float, most: int = STEPS) -> float:
     """Improve model `i`; returns what a step gained."""
     d = int(memory["d"][0, i])
     steps = max(1, min(most, int(work / (cost(d) * (n - first)))))
@@ -141,12 +156,12 @@ def _polish(memory: Any, i: int, first: int, n: int, work: float, most: int) -> 
     return float(last - start) / steps
 
 
-def _challenge(memory: Any, i: int, first: int, n: int, largest: int, work: float, most: int) -> None:
+def _challenge(memory: Any, i: int, first: int, n: int, largest: int, work: float) -> None:
     if memory["d"][0, i] == 0:
         _draw_challenger(memory, i, largest)
-    gain = _polish(memory, i, first, n, work, most)
-    if memory["value"][0, i] > memory["value"][0, CURRENT] + 1e-6:
-        if first == 0 or _proves_itself(memory, i, first, n):
+    gain = _polish(memory, i, first, n, work)
+    if memory["value"][0, i] > memory["value"][0, CURRENT] + MARGIN:
+        if first == 0 or _proves_itself(memory, i, n):
             swap_models(memory, i, CURRENT)
         else:
             memory["d"][0, i] = 0
@@ -154,12 +169,11 @@ def _challenge(memory: Any, i: int, first: int, n: int, largest: int, work: floa
         memory["d"][0, i] = 0
 
 
-def _proves_itself(memory: Any, i: int, first: int, n: int) -> bool:
+def _proves_itself(memory: Any, i: int, n: int) -> bool:
     """Whether a challenger that wins on the last rounds wins, after a few steps, on all of them."""
     recent = float(memory["value"][0, i])
-    counts, d = _counts(memory, 0, n), int(memory["d"][0, CURRENT])
-    _polish(memory, i, 0, n, 1e300, 3)
-    better = memory["value"][0, i] > filter_over(memory, CURRENT, 0, n) - penalty(d, counts)
+    _polish(memory, i, 0, n, PROOF_WORK, PROOF_STEPS)
+    better = memory["value"][0, i] > _value(memory, CURRENT, 0, n) + MARGIN
     memory["value"][0, i] = recent
     return bool(better)
 
@@ -172,4 +186,4 @@ def _draw_challenger(memory: Any, i: int, largest: int) -> None:
             memory[name][0, i] = memory[name][0, CURRENT]
         draw_model(memory, i, min(d + 1 + int(memory["drawn"][0]) % 2, largest), kept=d)
     else:
-        draw_model(memory, i, 1 + int(memory["turn"][0] + i) % min(largest, d + 2))
+        draw_model(memory, i, 1 + int(memory["drawn"][0] // 3) % min(largest, d + 1))

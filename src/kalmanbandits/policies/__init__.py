@@ -9,7 +9,9 @@ from kalmanbandits.policies.kalman_thompson import KalmanThompson
 from kalmanbandits.policies.kalman_ucb import KalmanUCB
 from kalmanbandits.policies.kf_manb import KFMANB
 from kalmanbandits.policies.larl import LARL
+from kalmanbandits.policies.learned_kalman import LearnedKalman
 from kalmanbandits.policies.linear_thompson import LinearThompson
+from kalmanbandits.policies.plain import PlainPolicy
 from kalmanbandits.policies.random import Random
 from kalmanbandits.policies.rexp3 import Rexp3
 from kalmanbandits.policies.sliding_window_thompson import SlidingWindowThompson
@@ -30,6 +32,7 @@ POLICIES: dict[str, type[Policy]] = {
         DiscountedThompson,
         Rexp3,
         KFMANB,
+        LearnedKalman,
         ARUCB,
         LARL,
         LinearThompson,
@@ -54,7 +57,9 @@ __all__ = [
     "KalmanLookahead",
     "KalmanThompson",
     "KalmanUCB",
+    "LearnedKalman",
     "LinearThompson",
+    "PlainPolicy",
     "Policy",
     "Random",
     "Rexp3",

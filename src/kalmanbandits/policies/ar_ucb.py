@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -49,6 +49,7 @@ class ARUCB(Policy):
     m: float = 1.0
     sigma: float | None = None
     scale: float | None = None
+    lengthens: ClassVar[tuple[str, ...]] = ("early_arm", "early_reward")  # an opening gets longer
 
     def __post_init__(self) -> None:
         self._set(

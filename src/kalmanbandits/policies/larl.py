@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from kalmanbandits.errors import InvalidArgument, positive, whole
 from kalmanbandits.learning.ridge import REFRESH, refresh
 from kalmanbandits.policies.deviation import check_scale
 from kalmanbandits.policies.opening import NO_REWARD, gather, opening_fields
-from kalmanbandits.policies.spec import Policy, check_arms
+from kalmanbandits.policies.spec import Memory, Policy, check_arms
 from kalmanbandits.policies.verbs import register_kernel
 
 MOST = 5  # lags that "auto" considers
@@ -112,6 +112,23 @@ class LARL(Policy):
         memory["last"] = NO_REWARD
         memory["V"] = self.lambda_ * np.eye(self.features)
         memory["inverse"] = np.eye(self.features) / self.lambda_
+
+    def grow(self, memory: Memory, larger: Self) -> Memory:
+        """The features move to their new places with all they know; those of the new arms know nothing."""
+        k, n, s = self.arms, larger.arms, self.features // (2 * self.arms)
+        places = [0, *(1 + 2 * n * j + n * half + a for j in range(s) for half in (0, 1) for a in range(k))]
+        grown = larger.memory()
+        old, new = memory[0], grown[0]
+        for name in memory.dtype.names or ():
+            if name in ("V", "inverse"):
+                new[name][np.ix_(range(k), places, places)] = old[name]
+            elif name in ("b", "theta"):
+                new[name][np.ix_(range(k), places)] = old[name]
+            elif name in ("N", "pulls"):
+                new[name][:k] = old[name]
+            elif name != "gain":
+                grown[name] = memory[name]
+        return grown
 
 
 @routine

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from kalmanbandits.compilation import jit
 from kalmanbandits.errors import positive
 from kalmanbandits.learning.ridge import spread
 from kalmanbandits.policies.random import chance
-from kalmanbandits.policies.spec import Policy
-from kalmanbandits.policies.ubss import UBSS
+from kalmanbandits.policies.spec import Memory, Policy
+from kalmanbandits.policies.ubss import UBSS, with_new_codes
 from kalmanbandits.policies.verbs import KERNELS, register_kernel
 from kalmanbandits.streams import POLICY, normal
 
@@ -58,6 +58,10 @@ class LinearThompson(Policy):
         """No model has seen anything."""
         self._models().start(memory)
         memory["v"] = self.v
+
+    def grow(self, memory: Memory, larger: Self) -> Memory:
+        """As `UBSS`."""
+        return with_new_codes(memory, larger.memory(), self.window)
 
 
 @jit

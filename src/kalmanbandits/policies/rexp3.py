@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from kalmanbandits.compilation import jit
 from kalmanbandits.errors import InvalidArgument, positive, whole
-from kalmanbandits.policies.spec import Policy, check_arms
+from kalmanbandits.policies.spec import Memory, Policy, check_arms
 from kalmanbandits.policies.verbs import register_kernel
 from kalmanbandits.streams import POLICY, uniform
 
@@ -80,6 +80,16 @@ class Rexp3(Policy):
         """Equal weights."""
         memory["gamma"], memory["batch"] = self.gamma, self.batch
         memory["log_sum"] = math.log(self.arms)
+
+    def grow(self, memory: Memory, larger: Self) -> Memory:
+        """A new arm begins with the mean of the weights."""
+        k, n, log_sum = self.arms, larger.arms, float(memory["log_sum"][0])
+        even = memory.copy()
+        even["log_sum"] = math.log(k)  # as in a fresh memory, for `Spec.grow`
+        grown = super().grow(even, larger)
+        grown["log_w"][0, k:] = log_sum - math.log(k)
+        grown["log_sum"] = log_sum + math.log(n / k)
+        return grown
 
 
 @jit

@@ -13,6 +13,9 @@ from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
 Memory = np.ndarray[Any, np.dtype[np.void]]
 
+# One object for equal types: Numba compares others field by field in every call, three times the call itself.
+DTYPES: dict[np.dtype[np.void], np.dtype[np.void]] = {}
+
 FORMAT = 1  # of memories: raised when the meaning of a field changes
 
 
@@ -30,6 +33,8 @@ class Spec:
     arms: int
     kernel: ClassVar[str]
     deterministic: ClassVar[bool] = True
+    attends_every_round: ClassVar[bool] = False  # `attend` is part of the round, not long work now and then
+    lengthens: ClassVar[tuple[str, ...]] = ()  # fields that more arms make longer, and that may be padded
     known: ClassVar[dict[str, type[Spec]]] = {}
 
     def __init_subclass__(cls, **keywords: Any) -> None:
@@ -60,10 +65,47 @@ class Spec:
 
     def memory(self) -> Memory:
         """A fresh memory: a NumPy array of one record."""
-        memory: Memory = np.zeros(1, self.dtype())
+        dtype = self.dtype()
+        memory: Memory = np.zeros(1, DTYPES.setdefault(dtype, dtype))
         memory[self.kernel] = FORMAT
         self.start(memory[0])
         return memory
+
+    def with_arms(self, arms: int) -> Self:
+        """The same description for another number of arms."""
+        if "arms" not in (field.name for field in dataclasses.fields(self)):  # type: ignore[arg-type]
+            raise InvalidArgument(
+                f"{type(self).__name__} cannot take another arm: it knows a system of {self.arms} "
+                "(describe the larger system and begin a new agent with it)"
+            )
+        return dataclasses.replace(self, arms=arms)  # type: ignore[type-var]
+
+    def grow(self, memory: Memory, larger: Self) -> Memory:
+        """All that `memory` knows, as a memory of `larger`, the same description for more arms.
+
+        Here: fields with one row an arm (and those named in `lengthens`) get fresh rows at their end,
+        constants that depend on the number of arms are those of `larger`, all else stays. A policy whose
+        memory is laid out otherwise says how itself.
+        """
+        before, grown = self.memory(), larger.memory()
+        for name in memory.dtype.names or ():
+            old, new = memory[name][0], grown[name][0]
+            rows = (np.shape(old)[:1], np.shape(new)[:1]) == ((self.arms,), (larger.arms,))
+            if np.shape(old) != np.shape(new):
+                if np.shape(old)[1:] != np.shape(new)[1:] or not (rows or name in self.lengthens):
+                    raise InvalidArgument(
+                        f"{type(self).__name__} cannot take another arm while it plays: "
+                        f"nothing says what becomes of {name!r} in its memory (begin a new agent)"
+                    )
+                new[: len(old)] = old
+            elif np.array_equal(before[name], grown[name]):
+                grown[name] = memory[name]
+            elif not np.array_equal(memory[name], before[name]):
+                raise InvalidArgument(
+                    f"{type(self).__name__} cannot take another arm while it plays: "
+                    f"{name!r} in its memory depends on their number (begin a new agent)"
+                )
+        return grown
 
     def to_dict(self) -> dict[str, Any]:
         """The description as plain values, for TOML, JSON and save files."""

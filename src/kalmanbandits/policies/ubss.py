@@ -10,10 +10,10 @@ import numpy as np
 
 from kalmanbandits.compilation import jit
 from kalmanbandits.errors import InvalidArgument, one_of, positive, probability, whole
-from kalmanbandits.learning.codes import shift
+from kalmanbandits.learning.codes import decode, encode, shift
 from kalmanbandits.learning.ridge import begin, observe, spread
 from kalmanbandits.policies.random import chance
-from kalmanbandits.policies.spec import Policy, check_arms, check_system
+from kalmanbandits.policies.spec import Memory, Policy, check_arms, check_system
 from kalmanbandits.policies.verbs import register_kernel
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
@@ -21,6 +21,7 @@ BONUSES = ("none", "scaled", "printed", "gaussian")
 NONE, SCALED, PRINTED, GAUSSIAN = range(4)
 LARGEST = 2**30  # bytes of memory a window may ask for
 FORGET = 0.999  # of the running prediction error, a round
+MODELS = ("V", "inverse", "b", "G", "N", "growth", "width")  # fields with a row for each code and arm
 SHARE = 0.01  # λ as a share of the mean square of the first rewards
 
 
@@ -156,6 +157,26 @@ class UBSS(Policy):
         memory["log_e"] = 2 * math.log(1 / self.delta_e)
         for name in ("delta_b", "B_c", "B_R", "B_G"):
             memory[name] = getattr(self, name)
+
+    def grow(self, memory: Memory, larger: Self) -> Memory:
+        """Codes are written anew for more arms; the models that came with them are untried."""
+        return with_new_codes(memory, larger.memory(), self.window)
+
+
+def with_new_codes(memory: Memory, grown: Memory, window: int) -> Memory:
+    """What `memory` holds, put into `grown`, a fresh memory of more arms."""
+    old, new = memory[0], grown[0]
+    k, n = old["pulls"].size, new["pulls"].size
+    codes = [encode(decode(code, k, window), n) for code in range(k**window)]
+    for name in memory.dtype.names or ():
+        if name == "pulls":
+            new[name][:k] = old[name]
+        elif name in MODELS:
+            new[name][codes, :k] = old[name]
+        else:
+            grown[name] = memory[name]
+    grown["code"] = codes[old["code"]]
+    return grown
 
 
 def memory_size(arms: int, window: int) -> int:

@@ -9,7 +9,7 @@ uncompiled.
     update(memory, arm, reward)         the reward of the chosen arm has come
     skip(memory, arm)                   it never will
     peek(memory, means, key, round)     an oracle sees what no policy may; nothing for policies
-    due(memory) -> bool                 the memory wants `Spec.attend`, work too long for a kernel; mostly never
+    due(memory) -> bool                 the memory wants `Spec.attend`, work too long for a kernel
 
 `round` counts from 0, and chance is read by address from `(key, round)`: see `streams`.
 """
@@ -40,6 +40,8 @@ class Kernel(NamedTuple):
 
 
 KERNELS: dict[str, Kernel] = {}
+
+KNOWN = 1  # in a script of rounds: its reward has come
 
 
 @jit
@@ -177,9 +179,21 @@ def learn_once(memories: Any, arm: Any, reward: Any) -> Any:
 
 
 @entry
-def skip_once(memories: Any, arm: Any) -> None:
-    """`skip` on a length-1 array of memories."""
+def skip_once(memories: Any, arm: Any) -> Any:
+    """`skip` on a length-1 array of memories; says whether it is now `due`."""
     skip(memories[0], arm)
+    return due(memories[0])
+
+
+@entry
+def replay_once(memories: Any, arms: Any, rewards: Any, states: Any, first: Any, last: Any) -> None:
+    """Rounds `first` … `last` − 1 of a script: `learn` where the state is `KNOWN`, `skip` where it is not."""
+    memory = memories[0]
+    for i in range(first, last):
+        if states[i] == KNOWN:
+            learn(memory, arms[i], rewards[i])
+        else:
+            skip(memory, arms[i])
 
 
 @entry

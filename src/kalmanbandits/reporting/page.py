@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import math
 from collections.abc import Mapping
 from html import escape
-from importlib import resources
 from pathlib import Path
-from string import Template
 from typing import Any
 
 import numpy as np
 
 from kalmanbandits.reporting import tables
+from kalmanbandits.reporting.document import Section, assemble, chips, image
 from kalmanbandits.reporting.paper import MEANING, PaperData
 from kalmanbandits.reporting.style import DASHES, MARKERS, looks, number, parameter_label
 from kalmanbandits.reporting.summary import CellSummary, Summary, swept
@@ -26,29 +23,14 @@ def write_page(
     summary: Summary, manifest: Mapping[str, Any], data: PaperData | None, figure: Path, path: Path
 ) -> Path:
     """Write the page of a study; `data` adds the paper's verdict, `figure` is the PNG to show."""
-    from plotly.offline import get_plotlyjs
-
+    title = summary.study.title or summary.study.name
     sections = _sections(summary, manifest, data, figure)
-    text = Template(_asset("page.html")).substitute(
-        title=escape(summary.study.title or summary.study.name),
-        size=escape(tables.size_line(summary)),
-        style=_asset("page.css"),
-        contents="".join(f'<a href="#{key}">{escape(name)}</a>' for key, name, _ in sections),
-        sections="\n".join(
-            f'<section id="{key}"><h2>{escape(name)}</h2>{body}</section>' for key, name, body in sections
-        ),
-        plotly=get_plotlyjs(),
-        # No "</script>" may stand inside a script.
-        data=json.dumps(page_data(summary), separators=(",", ":"), ensure_ascii=False).replace("</", "<\\/"),
-        script=_asset("page.js"),
-    )
-    path.write_text(text, encoding="utf-8")
-    return path
+    return assemble(path, title, tables.size_line(summary), sections, page_data(summary), "page.js")
 
 
 def _sections(
     summary: Summary, manifest: Mapping[str, Any], data: PaperData | None, figure: Path
-) -> list[tuple[str, str, str]]:
+) -> list[Section]:
     """Anchor, heading and HTML of each part."""
     found = []
     if data is not None:
@@ -93,8 +75,7 @@ comparator is better.</p>
 
 
 def _figure(figure: Path, data: PaperData | None) -> str:
-    image = base64.b64encode(figure.read_bytes()).decode("ascii")
-    text = f'<figure><img alt="The figure of this study" src="data:image/png;base64,{image}"></figure>'
+    text = image(figure, "The figure of this study")
     if data is None:
         return text
     counts = data.regions(data.literal[0]).tolist()
@@ -106,14 +87,6 @@ def _figure(figure: Path, data: PaperData | None) -> str:
 
 
 def _explore(summary: Summary) -> str:
-    chips = []
-    for i, (name, look) in enumerate(looks(summary.policies).items()):
-        dash = {"-": "", "--": "6 3", ":": "2 3", "-.": "7 3 2 3"}[look.line]
-        chips.append(
-            f'<label class="chip" data-policy="{i}"><input type="checkbox" value="{escape(name)}" checked>'
-            '<svg viewBox="0 0 26 10" aria-hidden="true"><line x1="0" y1="5" x2="26" y2="5" stroke-width="3" '
-            f'stroke="{look.colour}" stroke-dasharray="{dash}"/></svg>{escape(name)}</label>'
-        )
     rows = tables.table(
         ["policy", "#regret per round", "#95 % interval", "#rank", "#runs"], [], body="cell-rows"
     )
@@ -124,8 +97,7 @@ def _explore(summary: Summary) -> str:
 <label>system <select id="cell"></select></label>
 <label><input type="checkbox" id="log"> log scale</label>
 </div>
-<fieldset><legend>Policies</legend>{"".join(chips)}
-<button type="button" id="all">all</button><button type="button" id="none">none</button></fieldset>
+{chips(summary.policies)}
 <h3>Regret per round, up to the last round</h3><div class="chart" id="sweep"></div>
 <h3 id="time-title">Regret over time</h3><div class="chart" id="time"></div>
 <h3 id="table-title">All policies</h3>{rows}
@@ -227,7 +199,3 @@ def _rounded(interval: Interval) -> tuple[Any, Any, Any]:
         return float(f"{value:.5g}") if math.isfinite(value) else None
 
     return plain(interval.value.tolist()), plain(interval.low.tolist()), plain(interval.high.tolist())
-
-
-def _asset(name: str) -> str:
-    return (resources.files("kalmanbandits.reporting") / "assets" / name).read_text(encoding="utf-8")

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from kalmanbandits.policies.spec import Spec
-from kalmanbandits.simulation.environment import Block, draw_block, environment
+from kalmanbandits.simulation.environment import trajectory
 from kalmanbandits.simulation.rounds import Measures, play_block
 from kalmanbandits.streams import stream_key
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+from kalmanbandits.systems.replay import Replay
 
 # A block stays in the second-level cache, and a call lasts long enough to make Python's share of it small.
 BLOCK_BYTES = 256 * 1024
@@ -35,7 +36,7 @@ class Batch:
 
     def __init__(
         self,
-        system: LinearGaussianSystem,
+        system: LinearGaussianSystem | Replay,
         specs: Sequence[Spec],
         rounds: int,
         runs: Sequence[int],
@@ -46,12 +47,12 @@ class Batch:
         self.system, self.specs, self.rounds, self.runs, self.seed = system, specs, rounds, runs, seed
         self.checkpoints, self.trace = checkpoints, trace
         shape = (len(specs), len(runs), len(checkpoints))
-        self.sums = np.zeros((*shape, 4))
+        self.sums = np.zeros((*shape, 5))
         self.pulls = np.zeros((*shape, system.arms), np.int64)
         traced = (len(specs), len(runs), rounds if trace else 0)
         self.choices = np.zeros(traced, np.int64)
         self.rewards = np.zeros(traced)
-        width = system.dimension + system.arms + 2
+        width = getattr(system, "dimension", 0) + system.arms + 2
         self.block_rounds = max(1, min(rounds, BLOCK_ROUNDS, BLOCK_BYTES // (8 * width)))
         self._done = 0
         self._stop = threading.Event()
@@ -105,9 +106,7 @@ class Batch:
             if self._stop.is_set():
                 return
             n = min(self.block_rounds, self.rounds - first)
-            block = desk.block
-            means, best, noise = block.means[:n], block.best[:n], block.noise[:n]
-            draw_block(desk.environment, key, first, block.normals, means, best, noise)
+            means, best, noise = desk.trajectory.block(key, first, n)
             for p in range(len(self.specs)):
                 played = 0
                 while played < n and not self._stop.is_set():
@@ -152,8 +151,7 @@ class _Desk:
 
     def __init__(self, batch: Batch) -> None:
         k = batch.system.arms
-        self.environment = environment(batch.system)
-        self.block = Block(batch.system, batch.block_rounds)
+        self.trajectory = trajectory(batch.system, batch.block_rounds)
         self.fresh = [spec.memory() for spec in batch.specs]
         self.memories = [memory.copy() for memory in self.fresh]
         self.measures = [Measures(k, len(batch.checkpoints)) for _ in batch.specs]

@@ -1,15 +1,16 @@
-"""A system as a record, and the trajectories it makes.
+"""Trajectories: those that a system makes, and those that a table of rewards has kept.
 
     z_{t+1} = Γz_t + Lξ_t,  LL' = Q        means_t = Cz_t        noise_t = ση_t
 
 The state does not depend on the actions, so one trajectory serves every policy: it is drawn in blocks, and
-each policy plays the same block. The arrays' sizes are part of the record's type, so loops unroll.
+each policy plays the same block. The arrays' sizes are part of the record's type, so loops unroll. A table
+has its rows for means and no noise; NaN marks a reward that never comes.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from kalmanbandits.filtering.kalman import dot
 from kalmanbandits.streams import INITIAL_STATE, MEASUREMENT, PROCESS, fill_normals, normal
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 from kalmanbandits.systems.properties import semidefinite_cholesky
+from kalmanbandits.systems.replay import Replay
 
 
 def environment(system: LinearGaussianSystem) -> Any:
@@ -43,14 +45,51 @@ def environment(system: LinearGaussianSystem) -> Any:
     return record
 
 
-class Block:
-    """Room for one block of a trajectory: a few hundred kilobytes, used again for every block."""
+class Trajectory(Protocol):
+    """A run's rounds, block by block, in room that is used again for every block."""
 
-    def __init__(self, system: LinearGaussianSystem, rounds: int) -> None:
-        self.normals = np.empty(rounds * system.dimension)
-        self.means = np.empty((rounds, system.arms))
-        self.best = np.empty(rounds)
-        self.noise = np.empty(rounds)
+    def block(self, key: Any, first: int, rounds: int) -> tuple[Any, Any, Any]:
+        """Means (rounds, k), the best of each round and the noise, from round `first` of the run `key` on."""
+
+
+def trajectory(system: LinearGaussianSystem | Replay, most: int) -> Trajectory:
+    """The trajectories of a system or a table, in blocks of at most `most` rounds."""
+    return Recorded(system, most) if isinstance(system, Replay) else Drawn(system, most)
+
+
+class Drawn:
+    """The trajectories of a system: blocks must be asked for in order."""
+
+    def __init__(self, system: LinearGaussianSystem, most: int) -> None:
+        self.environment = environment(system)
+        self.normals = np.empty(most * system.dimension)
+        self.means = np.empty((most, system.arms))
+        self.best = np.empty(most)
+        self.noise = np.empty(most)
+
+    def block(self, key: Any, first: int, rounds: int) -> tuple[Any, Any, Any]:
+        """Draw the next rounds."""
+        block = self.means[:rounds], self.best[:rounds], self.noise[:rounds]
+        draw_block(self.environment, key, first, self.normals, *block)
+        return block
+
+
+class Recorded:
+    """The one trajectory of a table, the same for every run."""
+
+    def __init__(self, replay: Replay, most: int) -> None:
+        self.replay = replay
+        # Copied block by block: the table is read-only, which for the compiler is another type of array.
+        self.means = np.empty((most, replay.arms))
+        self.best = np.empty(most)
+        self.noise = np.zeros(most)
+
+    def block(self, key: Any, first: int, rounds: int) -> tuple[Any, Any, Any]:
+        """Copy the next rows."""
+        rows = slice(first, first + rounds)
+        self.means[:rounds] = self.replay.table[rows]
+        self.best[:rounds] = self.replay.best[rows]
+        return self.means[:rounds], self.best[:rounds], self.noise[:rounds]
 
 
 @jit

@@ -10,23 +10,35 @@ from typing import Any
 
 import numpy as np
 
-from kalmanbandits.compilation import entry
-from kalmanbandits.policies.verbs import due, learn, peek, select
+from kalmanbandits.compilation import entry, routine
+from kalmanbandits.policies.verbs import due, learn, peek, select, skip
 
 
 class Measures:
     """What is kept of one policy and run: running sums, written down at every checkpoint."""
 
     def __init__(self, arms: int, checkpoints: int) -> None:
-        self.totals = np.zeros(4)  # regret, reward, squared prediction errors, rounds with a prediction
+        # Regret, reward, squared prediction errors, rounds with a prediction, rewards that never came.
+        self.totals = np.zeros(5)
         self.pulls = np.zeros(arms, np.int64)
-        self.history = np.zeros((checkpoints, 4))
+        self.history = np.zeros((checkpoints, 5))
         self.pulls_history = np.zeros((checkpoints, arms), np.int64)
 
     def clear(self) -> None:
         """Ready for the next run."""
         self.totals[:] = 0
         self.pulls[:] = 0
+
+
+@routine
+def present_mean(means: Any) -> Any:
+    """The mean of those arms that have a reward in this round; 0 if none has."""
+    total, present = 0.0, 0
+    for a in range(means.shape[0]):
+        if not math.isnan(means[a]):
+            total += means[a]
+            present += 1
+    return total / max(present, 1)
 
 
 @entry
@@ -50,10 +62,12 @@ def play_block(
     """Play rounds `first`, `first + 1`, … of one run, to the end or until the memory is `due`.
 
     Returns how many rounds were played, negative if the memory is due. `choices` and `rewards` are traces,
-    or empty.
+    or empty. A mean that is NaN is a reward that never comes: it is skipped, and counts towards regret as
+    the mean of the others in its round.
     """
     memory = memories[0]
     regret, total, squares, predicted = totals[0], totals[1], totals[2], totals[3]
+    missing = totals[4]
     n = noise.shape[0]
     point = np.searchsorted(checkpoints, first + 1)
     t = 0
@@ -65,17 +79,22 @@ def play_block(
             peek(memory, means[t], key, first + t)
             arm = select(memory, scores, available, key, first + t)
             reward = means[t, arm] + noise[t]
-            regret += best[t] - means[t, arm]
-            total += reward
-            error = reward - scores[arm, 0]
-            if not math.isnan(error):
-                squares += error * error
-                predicted += 1
             pulls[arm] += 1
             if choices.shape[0] > 0:
                 choices[first + t] = arm
                 rewards[first + t] = reward
-            learn(memory, arm, reward)
+            if math.isnan(reward):
+                regret += best[t] - present_mean(means[t])
+                missing += 1
+                skip(memory, arm)
+            else:
+                regret += best[t] - means[t, arm]
+                total += reward
+                error = reward - scores[arm, 0]
+                if not math.isnan(error):
+                    squares += error * error
+                    predicted += 1
+                learn(memory, arm, reward)
             if due(memory):
                 stop = t + 1
                 break
@@ -85,10 +104,12 @@ def play_block(
             history[point, 1] = total
             history[point, 2] = squares
             history[point, 3] = predicted
+            history[point, 4] = missing
             for a in range(pulls.shape[0]):
                 pulls_history[point, a] = pulls[a]
             point += 1
         if due(memory):
             break
     totals[0], totals[1], totals[2], totals[3] = regret, total, squares, predicted
+    totals[4] = missing
     return -t if due(memory) else t

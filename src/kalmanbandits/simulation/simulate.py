@@ -11,6 +11,7 @@ from kalmanbandits.errors import InvalidArgument, InvalidType, one_of, whole
 from kalmanbandits.policies.spec import Spec, check_system
 from kalmanbandits.simulation.cpu import Batch, Progress, available_cores
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+from kalmanbandits.systems.replay import Replay
 
 if TYPE_CHECKING:
     import xarray
@@ -19,9 +20,9 @@ BACKENDS = ("cpu",)
 
 
 def simulate(
-    system: LinearGaussianSystem,
+    system: LinearGaussianSystem | Replay,
     policies: Mapping[str, Spec],
-    rounds: int,
+    rounds: int | None = None,
     runs: int = 1,
     seed: int = 0,
     *,
@@ -34,12 +35,16 @@ def simulate(
 ) -> xarray.Dataset:
     """Let every policy play the same `runs` trajectories of `system`, `rounds` rounds each.
 
-    Regret is against the clairvoyant, who knows the state:  R_n = Σ_t max_a c_a'z_t − c_{A_t}'z_t.
+    Regret is against the clairvoyant, who knows the state:  R_n = Σ_t max_a c_a'z_t − c_{A_t}'z_t. `system`
+    may be a table of rewards instead, a `Replay`: then `rounds` is by default its length, every run plays the
+    same rows, and the clairvoyant takes the best cell of each.
 
     Returns an xarray dataset over policy × run × checkpoint. `checkpoint` counts rounds done, the last is
     `rounds`. `regret` and `reward` are cumulative, `pulls` counts by arm (one dimension more), and
     `prediction_error` is the root-mean-square one-step error so far (NaN for a policy that predicts
-    nothing). With `trace=True` also `choice` and `received` over policy × run × round.
+    nothing). `missing` counts the rewards that never came: choices of a cell that a table lacks. They add
+    nothing to `reward`, and to `regret` as if the mean of the row's other cells had come. With
+    `trace=True` also `choice` and `received` over policy × run × round.
 
     `checkpoints` is how many, evenly spaced, or the rounds themselves. Runs are numbered from `first_run`:
     two calls for runs 0–9 and 10–19 equal one for 0–19. The same seed gives bit-equal results whatever the
@@ -55,9 +60,8 @@ def simulate(
     True
     """
     one_of("backend", backend, BACKENDS)
-    check_system(system)
-    specs = _check_policies(policies, system)
-    rounds, runs = whole("rounds", rounds, 1), whole("runs", runs, 1)
+    specs = _check_policies(policies, check_source(system))
+    rounds, runs = _check_rounds(rounds, system), whole("runs", runs, 1)
     first_run = whole("first_run", first_run, 0)
     points = check_checkpoints(checkpoints, rounds)
     workers = available_cores() if threads is None else whole("threads", threads, 1)
@@ -65,6 +69,22 @@ def simulate(
     batch = Batch(system, specs, rounds, numbers, whole("seed", seed, 0), points, trace)
     batch.run(workers, progress)
     return _dataset(batch, list(policies))
+
+
+def check_source(system: Any) -> LinearGaussianSystem | Replay:
+    """Where rewards come from: a system, or a table of them."""
+    return system if isinstance(system, Replay) else check_system(system)
+
+
+def _check_rounds(rounds: int | None, system: LinearGaussianSystem | Replay) -> int:
+    if not isinstance(system, Replay):
+        return whole("rounds", rounds, 1, "a system can be played for any number of rounds: say how many")
+    rounds = system.rounds if rounds is None else whole("rounds", rounds, 1)
+    if rounds > system.rounds:
+        raise InvalidArgument(
+            f"rounds must be at most {system.rounds}, the length of the table, got {rounds}"
+        )
+    return rounds
 
 
 def check_checkpoints(checkpoints: int | Sequence[int], rounds: int) -> Any:
@@ -81,7 +101,7 @@ def check_checkpoints(checkpoints: int | Sequence[int], rounds: int) -> Any:
     return points if points[-1] == rounds else np.append(points, rounds)
 
 
-def _check_policies(policies: Mapping[str, Spec], system: LinearGaussianSystem) -> list[Spec]:
+def _check_policies(policies: Mapping[str, Spec], system: LinearGaussianSystem | Replay) -> list[Spec]:
     if not isinstance(policies, Mapping) or not policies:
         raise InvalidType(f'policies must be a dictionary such as {{"UCB": UCB(arms=2)}}, got {policies!r}')
     for name, spec in policies.items():
@@ -106,6 +126,7 @@ def _dataset(batch: Batch, names: list[str]) -> xarray.Dataset:
         "reward": (grid, batch.sums[..., 1]),
         "pulls": ((*grid, "arm"), batch.pulls),
         "prediction_error": (grid, np.sqrt(error)),
+        "missing": (grid, batch.sums[..., 4].astype(np.int64)),
     }
     coordinates: dict[str, Any] = {
         "policy": names,

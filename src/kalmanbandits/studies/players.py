@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 from kalmanbandits.policies import POLICIES
-from kalmanbandits.policies.spec import Spec, nearest
+from kalmanbandits.policies.spec import Policy, Spec, nearest
 from kalmanbandits.simulation.oracles import Clairvoyant, FullInformation
 from kalmanbandits.studies.grids import check_keys, combinations
 from kalmanbandits.studies.lines import Path, Source
@@ -20,6 +20,16 @@ PLAYERS: dict[str, type[Spec]] = {
     "Clairvoyant": Clairvoyant,
     "FullInformation": FullInformation,
 }
+
+
+def players() -> dict[str, type[Spec]]:
+    """The players of the library, and the policies of one's own whose modules have been imported."""
+    own = {
+        name: cls
+        for name, cls in Spec.known.items()
+        if issubclass(cls, Policy) and is_dataclass(cls) and not cls.__module__.startswith("kalmanbandits.")
+    }
+    return {**own, **PLAYERS}
 
 
 @dataclass(frozen=True)
@@ -38,10 +48,11 @@ def read_players(source: Source, path: Path, table: dict[str, Any], groups: list
     name = given.pop("policy", None)
     if name is None:
         raise source.error(path, f"a policy needs the key 'policy', such as policy = 'UBSS', got {table!r}")
-    if not isinstance(name, str) or name not in PLAYERS:
-        hint = nearest(str(name), PLAYERS)
+    known = players()
+    if not isinstance(name, str) or name not in known:
+        hint = nearest(str(name), known)
         raise source.error((*path, "policy"), f"policy must name a policy, got {name!r}{hint}")
-    cls = PLAYERS[name]
+    cls = known[name]
     label, systems = given.pop("label", None), given.pop("systems", None)
     if label is not None and (not isinstance(label, str) or not label.strip()):
         raise source.error((*path, "label"), f"label must be text, got {label!r}")

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kalmanbandits.errors import Array
-from kalmanbandits.systems.tables import read_table
+from kalmanbandits.errors import Array, InvalidArgument
+from kalmanbandits.systems.table_files import read_file
+from kalmanbandits.systems.tables import Table, check_table, from_array, from_columns
 
 
 class Replay:
     """A table of rewards that policies play as they would have played the past.
 
-    `table` is rounds × arms: a NumPy array, a pandas data frame, or the path of a CSV or Parquet file. Missing
-    cells (NaN, empty) are rewards that never come: a policy that picks one is told so (`skip`).
+    `table` is rounds × arms: a NumPy array, a pandas data frame, or the path of a CSV or Parquet file.
+    Missing cells (NaN, empty) are rewards that never come: a policy that picks one is told so (`skip`).
+    `columns` takes some columns only; `delimiter` and `header` say what a CSV file has, if it cannot be
+    told from the file.
 
     Nobody knows what a missing cell would have paid. Where a number is needed, for regret, it counts as the
     mean of the cells that are present in its row: picking it is neither a gain nor a loss against picking one
@@ -40,7 +45,8 @@ class Replay:
         delimiter: str | None = None,
         header: bool | None = None,
     ) -> None:
-        self.table, self.names = read_table(table, columns, delimiter, header)
+        name = str(table) if isinstance(table, (str, os.PathLike)) else "table"
+        self.table, self.names = check_table(_read(table, columns, delimiter, header), name)
 
     @property
     def rounds(self) -> int:
@@ -85,6 +91,17 @@ class Replay:
 
     def __repr__(self) -> str:
         return f"Replay(rounds={self.rounds}, arms={self.arms}, missing={self.missing})"
+
+
+def _read(table: Any, columns: Sequence[str] | None, delimiter: str | None, header: bool | None) -> Table:
+    if isinstance(table, (str, os.PathLike)):
+        return read_file(Path(table), columns, delimiter, header)
+    if hasattr(table, "columns") and hasattr(table, "iloc"):  # a pandas data frame; pandas is not needed
+        series = [(str(name), table.iloc[:, j]) for j, name in enumerate(table.columns)]
+        return from_columns("table", series, columns)
+    if columns is not None:
+        raise InvalidArgument("columns must be left out for an array, which has no names (index it instead)")
+    return from_array(table)
 
 
 def _frozen(values: Array) -> Array:

@@ -1,8 +1,9 @@
 """What every policy must do, checked on a policy: one function a promise, and `check_policy` for all.
 
-batch equals online · resume equals uninterrupted · bad input changes nothing · only available arms ·
-a missing reward does no harm · a constant reward does no harm · equal arms are treated equally ·
-a change of unit changes no choice (where promised) · a second call compiles nothing
+batch equals online, gaps included · resume equals uninterrupted · bad input changes nothing ·
+only available arms · a missing reward does no harm · a constant reward does no harm ·
+equal arms are treated equally · a change of unit changes no choice (where promised) ·
+a second call compiles nothing
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from kalmanbandits.simulation.simulate import simulate
 from kalmanbandits.streams import stream_key
 from kalmanbandits.systems.families import random_stable
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+from kalmanbandits.systems.replay import Replay
 
 ROUNDS = 300
 
@@ -84,7 +86,7 @@ def description_round_trips(policy: Policy) -> None:
         Spec.from_dict(policy.to_dict()) == policy, policy, "from_dict(to_dict()) must give an equal one"
     )
     try:
-        policy.arms = 7  # type: ignore[misc]
+        policy.arms = 7
     except (dataclasses.FrozenInstanceError, AttributeError):
         return
     raise ContractViolation(f"{policy!r}: a description must be frozen")
@@ -101,6 +103,23 @@ def batch_equals_online(policy: Policy) -> None:
         online = agent.select()
         _require(online == arm, policy, f"round {t + 1}: online chose {online}, in batch it chose {arm}")
         agent.update(online, float(reward))
+
+
+def gaps_are_alike_in_batch_and_online(policy: Policy) -> None:
+    """On a table with missing cells `Agent`, told to skip them, makes the choices that `simulate` makes."""
+    table = _rewards(policy)
+    if policy.arms < 2:
+        return
+    table[np.random.default_rng(1).random(table.shape) < 0.2] = np.nan
+    result = simulate(Replay(table), {"it": policy}, runs=1, seed=6, trace=True)
+    agent = Agent(policy, seed=6)
+    for t, arm in enumerate(result.choice.values[0, 0]):
+        online = agent.select()
+        _require(online == arm, policy, f"round {t + 1}: online chose {online}, in batch it chose {arm}")
+        if np.isnan(table[t, arm]):
+            agent.skip()
+        else:
+            agent.update(online, float(table[t, arm]))
 
 
 def resume_equals_uninterrupted(policy: Policy) -> None:
@@ -188,8 +207,9 @@ def equal_arms_are_treated_equally(policy: Policy) -> None:
     script = np.random.default_rng(3).integers(0, k, ROUNDS)
     memory, renamed = policy.memory(), policy.memory()
     for arm, row in zip(script, _rewards(policy), strict=True):
-        learn_once(memory, int(arm), float(row[arm]))
-        learn_once(renamed, swap[arm], float(row[arm]))
+        for one, place in ((memory, int(arm)), (renamed, swap[arm])):
+            if learn_once(one, place, float(row[arm])):
+                policy.attend(one)
     scores, others = np.zeros((k, 3)), np.zeros((k, 3))
     score_once(memory, scores, stream_key(0), ROUNDS)
     score_once(renamed, others, stream_key(0), ROUNDS)
@@ -224,6 +244,7 @@ def second_call_compiles_nothing(policy: Policy) -> None:
 CHECKS: tuple[Callable[[Policy], None], ...] = (
     description_round_trips,
     batch_equals_online,
+    gaps_are_alike_in_batch_and_online,
     resume_equals_uninterrupted,
     bad_input_changes_nothing,
     only_available_arms,

@@ -1,0 +1,114 @@
+"""How fast an agent is in a service: tickets in memory, late rewards, and the journal.
+
+    python benchmarks/agent.py [FOLDER]
+
+In memory: CPU time of this process, the best of several repeats. With the journal: time on the clock, every
+ask and every tell on disk before it returns; FOLDER (a temporary one by default) must be on the disk in
+question, and the time of a bare `fdatasync` there is printed beside.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from speed import best_of
+
+import kalmanbandits as kb
+
+REWARDS = np.random.default_rng(0).normal(0, 100, 20_000).tolist()
+
+
+def in_order(policy: kb.Policy) -> float:
+    """Microseconds for `ask` + `tell`, one at a time."""
+    agent = kb.Agent(policy)
+
+    def play() -> None:
+        for reward in REWARDS:
+            agent.tell(agent.ask(), reward)
+
+    return best_of(play) / len(REWARDS) * 1e6
+
+
+def delayed(policy: kb.Policy, delay: int) -> float:
+    """Microseconds for `ask` + `tell` when every reward comes `delay` rounds late."""
+    agent, open_ = kb.Agent(policy), collections.deque[kb.agent.Ticket]()
+
+    def play() -> None:
+        for reward in REWARDS:
+            open_.append(agent.ask())
+            if len(open_) > delay:
+                agent.tell(open_.popleft(), reward)
+
+    return best_of(play, repeats=3) / len(REWARDS) * 1e6
+
+
+def durable(
+    folder: Path, policy: kb.Policy, threads: int, pairs: int, fsync: bool = True
+) -> tuple[float, ...]:
+    """Pairs a second, and the median and 99th percentile of one call in milliseconds."""
+    latencies: list[list[float]] = [[] for _ in range(threads)]
+
+    def work(agent: kb.Agent, mine: list[float]) -> None:
+        clock = time.perf_counter
+        for reward in REWARDS[:pairs]:
+            start = clock()
+            ticket = agent.ask()
+            middle = clock()
+            agent.tell(ticket, reward)
+            mine += (middle - start, clock() - middle)
+
+    with kb.Agent.open(folder / f"{threads}-{fsync}", policy, fsync=fsync) as agent:
+        workers = [threading.Thread(target=work, args=(agent, mine)) for mine in latencies]
+        start = time.perf_counter()
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        seconds = time.perf_counter() - start
+    calls = np.concatenate(latencies)
+    return threads * pairs / seconds, *(1e3 * np.quantile(calls, [0.5, 0.99]))
+
+
+def bare_flush(folder: Path, times: int = 500) -> float:
+    """Milliseconds of a write of 33 bytes and `fdatasync`, the median."""
+    handle = os.open(folder / "bare", os.O_RDWR | os.O_CREAT)
+    found = []
+    for i in range(times):
+        start = time.perf_counter()
+        os.pwrite(handle, bytes(33), 33 * i)
+        os.fdatasync(handle)
+        found.append(time.perf_counter() - start)
+    os.close(handle)
+    return 1e3 * float(np.median(found))
+
+
+def measure(folder: Path, say: Callable[[str], None] = print) -> None:
+    system = kb.systems.rotation(theta=5 * np.pi / 8)
+    policies = {"UBSS s=2": kb.UBSS(arms=2), "UCB": kb.UCB(arms=2), "KalmanGreedy": kb.KalmanGreedy(system)}
+    say("in memory, ask + tell, µs        in order   5 late  20 late  200 late")
+    for name, policy in policies.items():
+        late = "".join(f"{delayed(policy, delay):9.2f}" for delay in (5, 20, 200))
+        say(f"{name:32s} {in_order(policy):8.2f}{late}")
+    say(f"\nwrite + fdatasync alone: {bare_flush(folder):.3f} ms")
+    say("journal, UBSS s=2                pairs/s   a call: median    99 %")
+    for threads, pairs in ((1, 5000), (2, 3000), (4, 2000), (16, 1000)):
+        rate, median, high = durable(folder, kb.UBSS(arms=2), threads, pairs)
+        say(f"fsync, {threads:2d} threads              {rate:10.0f} {median:13.3f} ms {high:7.3f} ms")
+    rate, median, high = durable(folder, kb.UBSS(arms=2), 1, 20_000, fsync=False)
+    say(f"fsync=False,  1 thread         {rate:10.0f} {median:13.3f} ms {high:7.3f} ms")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        measure(Path(sys.argv[1]))
+    else:
+        with tempfile.TemporaryDirectory() as temporary:
+            measure(Path(temporary))

@@ -1,0 +1,7 @@
+"""The online face of a policy: choose, learn, explain, save, load, and keep a journal."""
+
+from kalmanbandits.agent.explanation import Explanation
+from kalmanbandits.agent.online import Agent
+from kalmanbandits.agent.tickets import Ticket
+
+__all__ = ["Agent", "Explanation", "Ticket"]

@@ -1,0 +1,118 @@
+"""The rounds in the air: from the oldest open choice to the newest, with the rewards that have come so far.
+
+`base`, the agent's memory, knows all rounds before the oldest open choice and nothing after. `live` is what
+the next choice is made with: a copy of `base` on which the rounds in the air are played again in their order,
+with its reward where it has come and as a gap where it has not.
+
+    base ── round 7 (open) ── round 8 (1.5) ── round 9 (open) ──► live
+
+A late reward therefore counts as if it had come in its own round, for every policy alike.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kalmanbandits.policies.spec import Memory, Policy
+from kalmanbandits.policies.verbs import KNOWN, learn_once, replay_once, skip_once
+
+OPEN, EXPIRED = 0, 2  # states of a round, next to KNOWN
+ROOM = 64  # rounds for which there is room at first
+
+
+class Air:
+    """The rounds from the oldest open choice on, `count` in all and `open` of them without an end."""
+
+    def __init__(self, policy: Policy, base: Memory) -> None:
+        self.count = self.open = 0
+        self._arm = np.zeros(ROOM, np.int64)
+        self._reward = np.zeros(ROOM)
+        self._state = np.zeros(ROOM, np.int8)
+        self._first = 0
+        self.rebase(policy, base)
+
+    def rebase(self, policy: Policy, base: Memory) -> None:
+        """Stand on another memory."""
+        self._policy, self._base = policy, base
+        self._live: Memory | None = None  # made when a choice is asked for while another one is open
+        self._played = -1  # `live` has played the rounds before this one; -1: it must begin anew
+
+    def launch(self, arm: int) -> None:
+        """One more round, open."""
+        at = self._first + self.count
+        if at == len(self._arm):
+            at = self._make_room()
+        self._arm[at] = arm
+        self._state[at] = OPEN
+        self.count += 1
+        self.open += 1
+
+    def settle(self, place: int, reward: float | None) -> None:
+        """The reward of an open round, counted from the oldest, has come, or (None) never will."""
+        at = self._first + place
+        self.open -= 1
+        if reward is None:
+            self._state[at] = EXPIRED
+            return
+        self._state[at] = KNOWN
+        self._reward[at] = reward
+        if at < self._played:  # as a gap: `live` has to be made again
+            self._played = -1
+
+    def land(self) -> None:
+        """The oldest round has gone into `base`."""
+        self.count -= 1
+        self._first = self._first + 1 if self.count else 0
+        self._played = -1
+
+    def state(self, place: int) -> int:
+        """OPEN, KNOWN or EXPIRED."""
+        return int(self._state[self._first + place])
+
+    def arm(self, place: int) -> int:
+        """The arm that was chosen."""
+        return int(self._arm[self._first + place])
+
+    def reward(self, place: int) -> float | None:
+        """Its reward, if it has come."""
+        at = self._first + place
+        return float(self._reward[at]) if self._state[at] == KNOWN else None
+
+    def live(self) -> Memory:
+        """The memory that the next choice is made with."""
+        if self.count == 0:
+            return self._base
+        if self._live is None:
+            self._live = self._base.copy()
+            # Bytes are copied at once, a record field by field.
+            self._to, self._from = self._live.view(np.uint8), self._base.view(np.uint8)
+        if self._played < 0:
+            self._to[:] = self._from
+            self._played = self._first
+        end = self._first + self.count
+        if self._policy.attends_every_round:
+            self._attend_rounds()
+        elif self._played < end:
+            replay_once(self._live, self._arm, self._reward, self._state, self._played, end)
+        self._played = end
+        return self._live
+
+    def _attend_rounds(self) -> None:
+        memory = self._live
+        for place in range(self._played - self._first, self.count):
+            arm, reward = self.arm(place), self.reward(place)
+            if skip_once(memory, arm) if reward is None else learn_once(memory, arm, reward):
+                self._policy.attend(memory)  # type: ignore[arg-type]
+
+    def _make_room(self) -> int:
+        n, first = self.count, self._first
+        for name in ("_arm", "_reward", "_state"):
+            old: Any = getattr(self, name)
+            new = old if 2 * n < len(old) else np.zeros(2 * len(old), old.dtype)
+            new[:n] = old[first : first + n].copy()
+            setattr(self, name, new)
+        self._first = 0
+        self._played -= first if self._played >= 0 else 0
+        return n

@@ -1,0 +1,77 @@
+"""An agent and its journal, kept in step."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from kalmanbandits.agent import checks
+from kalmanbandits.agent.journal import Journal
+from kalmanbandits.agent.play import Contents, Play
+from kalmanbandits.errors import InvalidArgument
+
+LONG_WORK = 1.0  # seconds of it since the last snapshot: reading the log back would take as long
+
+
+def open_journal(
+    folder: Path, fresh: Play | None, seed: int | None, fsync: bool
+) -> tuple[Journal, Contents | None]:
+    """The journal in `folder` and what it holds, or a new one begun with the `fresh` state."""
+    missing = InvalidArgument(f"policy must be given: there is no journal at {folder} yet")
+    if fresh is None and not folder.exists():
+        raise missing
+    journal = Journal(folder, fsync, may_create=fresh is not None)
+    try:
+        contents = None
+        if journal.newest() is not None:
+            contents = journal.read()
+            founded = contents[2]["journal"]["founded"]
+            checks.founding(folder, founded, None if fresh is None else fresh.policy, seed)
+        elif fresh is None:
+            raise missing
+        else:
+            journal.begin(fresh.save)
+    except BaseException:
+        journal.leave("could not be opened")
+        raise
+    return journal, contents
+
+
+class Guard:
+    """The lock of an agent with a journal.
+
+    Both are put in order before anything is done; who lets go of it goes on when all is on disk.
+    """
+
+    def __init__(self, mutex: threading.Lock, play: Play, journal: Journal) -> None:
+        self._mutex, self._play, self._journal = mutex, play, journal
+
+    def acquire(self) -> None:
+        """Begin a call that may write."""
+        self._mutex.acquire()
+        try:
+            self._tidy()
+        except BaseException:
+            self._mutex.release()
+            raise
+
+    def release(self) -> None:
+        """End it: let others write, and wait until what was written is durable."""
+        record = self._journal.written
+        self._mutex.release()
+        self._journal.commit(record)
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def _tidy(self) -> None:
+        """Follow the journal after a failure, and keep its log short."""
+        play, journal = self._play, self._journal
+        journal.check_open()
+        if journal.in_doubt:
+            play.restore(journal.folder, journal.read_again())
+        if journal.turn(play.save, play.memory.nbytes, hurry=play.attended > LONG_WORK):
+            play.attended = 0.0

@@ -1,0 +1,247 @@
+"""Gymnasium: our systems as its environments, and our agents in anybody's bandits.
+
+    import gymnasium
+    import kalmanbandits.integrations.gymnasium                  # registers
+    env = gymnasium.make("kalmanbandits/LinearGaussianBandit-v0", system=system, rounds=1000)
+    envs = gymnasium.make_vec("kalmanbandits/LinearGaussianBandit-v0", num_envs=100, system=system)
+
+An environment shows what a bandit's player may see: the last reward, and nothing of the state. Means and
+regret are in `info`, for whoever measures. Seeds are those of `simulate`: `reset(seed=5)` plays run 0 of
+seed 5, and every `reset()` after it the next run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kalmanbandits.agent import Agent
+from kalmanbandits.errors import Array, InvalidArgument, InvalidType, RoundError, real, whole
+from kalmanbandits.policies.spec import check_system
+from kalmanbandits.simulation.environment import Drawn, draw_block, environment
+from kalmanbandits.streams import stream_key
+from kalmanbandits.systems.families import rotation
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+
+try:
+    import gymnasium
+    from gymnasium.spaces import Box, Discrete
+    from gymnasium.vector import AutoresetMode, VectorEnv
+    from gymnasium.vector.utils import batch_space
+except ImportError as error:
+    raise ImportError(
+        "kalmanbandits.integrations.gymnasium needs gymnasium 1.1 or later "
+        f"(pip install 'kalmanbandits[gym]'): {error}"
+    ) from error
+
+NAME = "kalmanbandits/LinearGaussianBandit-v0"
+BLOCK_ROUNDS = 1024
+BLOCK_NUMBERS = 2**21  # of all environments of a vector together: 16 MiB
+
+System = LinearGaussianSystem | Mapping[str, Any] | None
+Info = dict[str, Any]
+
+
+def _spaces(arms: int) -> tuple[Any, Discrete[Any]]:
+    most = float(np.finfo(np.float64).max)  # a reward may be any number; Gymnasium's checks dislike infinity
+    return Box(-most, most, (1,), np.float64), Discrete(arms)
+
+
+def _system(system: System) -> LinearGaussianSystem:
+    """The system itself, from its document, or by default the paper's at θ = 5π/8."""
+    if system is None:
+        return rotation(theta=5 * np.pi / 8)
+    return LinearGaussianSystem.from_dict(system) if isinstance(system, Mapping) else check_system(system)
+
+
+def _unasked_seed(random: np.random.Generator) -> int:
+    return int(random.integers(2**63))
+
+
+class LinearGaussianBandit(gymnasium.Env[Array, Any]):
+    """A linear Gaussian system as a Gymnasium environment; an episode is `rounds` rounds, then truncated.
+
+    Actions: `Discrete(k)`, the arms. Observations: `Box` of one number, the last reward, 0 before the first.
+    `info` after a step: `means` (k,) and `regret` of the round just played. `system` is a system, or its
+    document such as `{"family": "rotation", "theta": 1.96}`.
+
+    >>> env = LinearGaussianBandit(rounds=10)
+    >>> observation, info = env.reset(seed=0)
+    >>> observation, reward, terminated, truncated, info = env.step(1)
+    >>> float(observation[0]) == reward, sorted(info)
+    (True, ['means', 'regret'])
+    """
+
+    metadata = {"render_modes": []}  # noqa: RUF012 - Gymnasium's own declaration
+
+    def __init__(self, system: System = None, rounds: int = 1000) -> None:
+        self.system = _system(system)
+        self.rounds = whole("rounds", rounds, 1)
+        self.observation_space, self.action_space = _spaces(self.system.arms)
+        self._most = min(self.rounds, BLOCK_ROUNDS)
+        self._trajectory = Drawn(self.system, self._most)
+        self._seed: int | None = None
+        self._run = self._round = -1
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, Info]:
+        """Begin an episode: run 0 of `seed`, or without one the run after the last."""
+        super().reset(seed=seed)
+        if seed is not None or self._seed is None:
+            self._seed = _unasked_seed(self.np_random) if seed is None else int(seed)
+            self._run = -1
+        self._run += 1
+        self._key = stream_key(self._seed, self._run)
+        self._round = 0
+        return np.zeros(1), {}
+
+    def step(self, action: Any) -> tuple[Array, float, bool, bool, Info]:
+        """Play an arm: the reward, and whether this was the last round."""
+        if not 0 <= self._round < self.rounds:
+            raise RoundError("step needs an episode under way (call reset() first)")
+        if not self.action_space.contains(action):
+            raise InvalidArgument(f"action must be an arm from 0 to {self.system.arms - 1}, got {action!r}")
+        t = self._round % self._most
+        if t == 0:
+            n = min(self._most, self.rounds - self._round)
+            self._means, self._best, self._noise = self._trajectory.block(self._key, self._round, n)
+        reward = float(self._means[t, action] + self._noise[t])
+        info = {"means": self._means[t].copy(), "regret": float(self._best[t] - self._means[t, action])}
+        self._round += 1
+        return np.array([reward]), reward, False, self._round == self.rounds, info
+
+
+class LinearGaussianBanditVector(VectorEnv[Array, Any, Array]):
+    """Many environments of one system at once, drawn in blocks by the batch engine.
+
+    The i-th plays what a single environment reset with seed `seed + i` plays, or with the i-th of a list of
+    seeds. All episodes end together; the step after that ignores its actions and begins the next ones.
+
+    >>> envs = LinearGaussianBanditVector(num_envs=3, rounds=10)
+    >>> observations, info = envs.reset(seed=0)
+    >>> envs.step(np.array([0, 1, 0]))[1].shape
+    (3,)
+    """
+
+    def __init__(self, num_envs: int = 1, system: System = None, rounds: int = 1000) -> None:
+        self.system = _system(system)
+        self.rounds, self.num_envs = whole("rounds", rounds, 1), whole("num_envs", num_envs, 1)
+        self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
+        self.single_observation_space, self.single_action_space = _spaces(self.system.arms)
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        n, k = self.num_envs, self.system.arms
+        self._most = max(1, min(self.rounds, BLOCK_ROUNDS, BLOCK_NUMBERS // (n * (k + 2))))
+        self._environments = np.repeat(environment(self.system), n)
+        self._normals = np.empty(self._most * self.system.dimension)
+        self._means = np.empty((n, self._most, k))
+        self._best, self._noise = np.empty((n, self._most)), np.empty((n, self._most))
+        self._seeds: list[int | None] = [None] * n
+        self._runs = [-1] * n
+        self._round = -1
+        self._every = np.arange(n)
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Array, Info]:
+        """Begin an episode in every environment."""
+        if options is not None and "reset_mask" in options:
+            raise InvalidArgument(
+                "options must not hold 'reset_mask' (the episodes of these environments end together)"
+            )
+        super().reset(seed=seed if isinstance(seed, int) else None)
+        seeds = [seed] * self.num_envs if seed is None else seed
+        if isinstance(seeds, int):
+            seeds = [seeds + i for i in range(self.num_envs)]
+        if len(seeds) != self.num_envs:
+            raise InvalidArgument(
+                f"seed must hold {self.num_envs} seeds, one for each environment, got {len(seeds)}"
+            )
+        for i, one in enumerate(seeds):
+            if one is not None or self._seeds[i] is None:
+                self._seeds[i] = _unasked_seed(self.np_random) if one is None else int(one)
+                self._runs[i] = -1
+            self._runs[i] += 1
+        self._keys = [stream_key(s or 0, run) for s, run in zip(self._seeds, self._runs, strict=True)]
+        self._round = 0
+        return np.zeros((self.num_envs, 1)), {}
+
+    def step(self, actions: Any) -> tuple[Array, Array, Any, Any, Info]:
+        """Play an arm in every environment."""
+        if self._round < 0:
+            raise RoundError("step needs an episode under way (call reset() first)")
+        n, never = self.num_envs, np.zeros(self.num_envs, np.bool_)
+        if self._round == self.rounds:
+            observations, info = self.reset()
+            return observations, np.zeros(n), never, never.copy(), info
+        arms = np.asarray(actions)
+        k = self.system.arms
+        if arms.shape != (n,) or arms.dtype.kind not in "iu" or bool(((arms < 0) | (arms >= k)).any()):
+            raise InvalidArgument(f"actions must be {n} arms from 0 to {k - 1}, got {actions!r}")
+        t = self._round % self._most
+        if t == 0:
+            self._draw()
+        means = self._means[:, t].copy()
+        chosen = means[self._every, arms]
+        rewards = chosen + self._noise[:, t]
+        self._round += 1
+        all_of_them = np.ones(n, np.bool_)  # Gymnasium's way to say that every environment has an entry
+        info = {"means": means, "regret": self._best[:, t] - chosen}
+        info |= {"_means": all_of_them, "_regret": all_of_them.copy()}
+        return rewards[:, None].copy(), rewards, never, np.full(n, self._round == self.rounds), info
+
+    def _draw(self) -> None:
+        rounds = min(self._most, self.rounds - self._round)
+        for i, key in enumerate(self._keys):
+            block = self._means[i, :rounds], self._best[i, :rounds], self._noise[i, :rounds]
+            draw_block(self._environments[i : i + 1], key, self._round, self._normals, *block)
+
+
+@dataclass(frozen=True)
+class Played:
+    """What an agent did in an environment: `choices` and `rewards` of each round, and episodes begun."""
+
+    choices: Any
+    rewards: Array
+    episodes: int
+
+
+def play(env: gymnasium.Env[Any, Any], agent: Agent, rounds: int, seed: int | None = None) -> Played:
+    """Let an agent play any Gymnasium environment with discrete actions as a bandit, ignoring what it shows.
+
+    Episodes that end are begun again; the agent plays on. A reward of NaN counts as one that never came.
+
+    >>> from kalmanbandits.policies import UBSS
+    >>> played = play(LinearGaussianBandit(), Agent(UBSS(arms=2)), rounds=100, seed=0)
+    >>> len(played.rewards), played.episodes
+    (100, 1)
+    """
+    space = env.action_space
+    if not isinstance(space, Discrete):
+        raise InvalidType(f"env must have discrete actions, got {space} (an agent chooses one of k arms)")
+    if space.n != agent.policy.arms:
+        raise InvalidArgument(f"agent must have {space.n} arms as env has actions, got {agent.policy.arms}")
+    rounds = whole("rounds", rounds, 1)
+    choices, rewards, episodes = np.zeros(rounds, np.int64), np.zeros(rounds), 1
+    env.reset(seed=seed)
+    for t in range(rounds):
+        arm = agent.select()
+        _, reward, terminated, truncated, _ = env.step(space.dtype.type(arm + space.start))
+        if np.isnan(float(reward)):
+            agent.skip()
+        else:
+            agent.update(arm, real("reward", float(reward), f"of round {t + 1}, given by {env}"))
+        choices[t], rewards[t] = arm, float(reward)
+        if (terminated or truncated) and t + 1 < rounds:
+            env.reset()
+            episodes += 1
+    return Played(choices, rewards, episodes)
+
+
+gymnasium.register(
+    id=NAME,
+    entry_point=f"{__name__}:LinearGaussianBandit",
+    vector_entry_point=f"{__name__}:LinearGaussianBanditVector",
+)

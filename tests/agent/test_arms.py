@@ -1,0 +1,144 @@
+"""Arms that come and go."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from agent_worlds import SYSTEM, Follower, Refitted, bits, in_order, reward
+
+import kalmanbandits as kb
+from kalmanbandits.errors import InvalidArgument
+from kalmanbandits.policies.learned_kalman import LearnedKalman
+
+# Policies that after add_arm() know exactly what one with the third arm from the start, never played, knows.
+EXACT = [
+    kb.Random(arms=2),
+    kb.UCB(arms=2),
+    kb.UCB(arms=2, scale=2.0),
+    kb.SlidingWindowUCB(arms=2, window=40),
+    kb.DiscountedUCB(arms=2),
+    kb.SlidingWindowThompson(arms=2, window=40),
+    kb.DiscountedThompson(arms=2),
+    kb.ARUCB(arms=2, lags=6),  # an opening of 8 rounds for two arms as for three
+    kb.LARL(arms=2, opening=40),
+    kb.LinearThompson(arms=2, window=2),
+    kb.UBSS(arms=2, window=1),
+    kb.UBSS(arms=2, window=2),
+    kb.UBSS(arms=2, window=2, bonus="printed"),
+    Follower(arms=2),
+    Refitted(arms=2),
+]
+
+
+def script(rounds=50):
+    chance = random.Random(7)
+    return [(arm, reward(t, arm)) for t in range(1, rounds) for arm in [chance.randrange(2)]]
+
+
+@pytest.mark.parametrize("policy", EXACT, ids=repr)
+def test_an_added_arm_is_one_that_was_never_played(policy):
+    agent, twin = in_order(policy, script()), in_order(policy.with_arms(3), script())
+    assert agent.add_arm() == 2
+    assert agent.policy == policy.with_arms(3)
+    for t in range(60, 90):
+        arm = agent.select()
+        assert arm == twin.select()
+        agent.update(arm, reward(t, arm))
+        twin.update(arm, reward(t, arm))
+    assert bits(agent) == bits(twin)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [kb.Rexp3(arms=2), kb.KFMANB(arms=2), kb.ARUCB(arms=2, lags=2), kb.LARL(arms=2, lags="auto", opening=40)],
+    ids=repr,
+)
+@pytest.mark.parametrize("rounds", [1, 4, 50])
+def test_an_added_arm_is_soon_played(policy, rounds):
+    agent = in_order(policy, script(rounds))
+    assert agent.add_arm() == 2
+    choices = []
+    for t in range(60, 260):
+        arm = agent.select()
+        agent.update(arm, reward(t, arm))
+        choices.append(arm)
+    assert 2 in choices
+    assert all(np.isfinite(agent.memory[name]).all() for name in agent.memory.dtype.names)
+
+
+def test_in_rexp3_an_added_arm_gets_the_mean_weight():
+    agent = in_order(kb.Rexp3(arms=2), script())
+    before = agent.memory
+    agent.add_arm()
+    log_w = agent.memory["log_w"]
+    assert log_w[:2].tolist() == before["log_w"].tolist()
+    np.testing.assert_allclose(np.exp(log_w[2]), np.exp(before["log_w"]).mean())
+    np.testing.assert_allclose(np.exp(agent.memory["log_sum"]), np.exp(log_w).sum())
+
+
+@pytest.mark.parametrize(
+    "policy", [kb.KalmanGreedy(SYSTEM), kb.KalmanLookahead(SYSTEM), LearnedKalman(arms=2)]
+)
+def test_policies_that_cannot_say_so(policy):
+    agent = in_order(policy, script(4))
+    before = agent.memory.tobytes()
+    with pytest.raises(InvalidArgument, match=f"{type(policy).__name__} cannot take another arm"):
+        agent.add_arm()
+    assert agent.memory.tobytes() == before
+    assert agent.policy == policy
+
+
+def test_too_many_models_are_refused():
+    agent = kb.Agent(kb.UBSS(arms=3, window=7))
+    for _ in range(20):
+        try:
+            agent.add_arm()
+        except InvalidArgument as error:
+            assert "window must be smaller" in str(error)  # noqa: PT017
+            break
+    assert agent.policy.arms < 20
+
+
+def test_arms_are_added_while_rounds_are_in_the_air():
+    agent = in_order(kb.UBSS(arms=2, window=2), script())
+    held = [agent.ask() for _ in range(3)]
+    agent.tell(held[1], 1.0)
+    agent.add_arm()
+    later = agent.ask()
+    for ticket in (later, held[2], held[0]):
+        agent.tell(ticket, reward(*ticket))
+    history = [*script(), *((t.arm, 1.0 if t == held[1] else reward(*t)) for t in (*held, later))]
+    assert bits(agent) == bits(in_order(kb.UBSS(arms=3, window=2), history))
+
+
+def test_a_retired_arm_is_never_chosen_again(tmp_path):
+    agent = kb.Agent(kb.Random(arms=3))
+    ticket = agent.ask(available=[1])
+    agent.retire_arm(1)
+    assert agent.retired == (1,)
+    agent.tell(ticket, 1.0)  # what was chosen before still counts
+    agent.save(tmp_path / "agent")
+    twin = kb.Agent.load(tmp_path / "agent")
+    for each in (agent, twin):
+        for t in range(60):
+            arm = each.select()
+            assert arm != 1
+            each.update(arm, float(t))
+        with pytest.raises(InvalidArgument, match="available must hold at least one arm, got only retired"):
+            each.select(available=[1])
+        assert each.ask(available=[1, 2]).arm == 2  # retired ones are left out
+        each.expire(each.open_tickets[0])
+        with pytest.raises(InvalidArgument, match="arm must be in use, got 1"):
+            each.retire_arm(1)
+        each.retire_arm(0)
+        with pytest.raises(InvalidArgument, match="arm must not be the last one in use, got 2"):
+            each.retire_arm(2)
+        assert each.select() == 2
+        each.skip()
+        new = each.add_arm()
+        assert {each.ask().arm for _ in range(40)} == {2, new}
+    for bad in (-1, 4, 1.0, "0", True):
+        with pytest.raises(InvalidArgument, match="arm must be"):
+            agent.retire_arm(bad)

@@ -1,0 +1,127 @@
+"""LearnedKalman: how close it comes to the filter that knows, and what must not break it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kalmanbandits import UCB, Agent, KalmanGreedy, LearnedKalman, Random, simulate
+from kalmanbandits.errors import InvalidArgument
+from kalmanbandits.systems import random_stable, rotation
+
+ROUNDS = 4000
+
+
+def losses(system, runs, rounds=ROUNDS, seed=1):
+    k = system.arms
+    policies = {"L": LearnedKalman(arms=k), "G": KalmanGreedy(system), "R": Random(arms=k)}
+    result = simulate(system, policies, rounds=rounds, runs=runs, seed=seed, checkpoints=[rounds // 2])
+    return {name: result.regret.sel(policy=name).values for name in policies}
+
+
+@pytest.mark.parametrize("theta", [1 / 4, 5 / 8])
+def test_on_the_papers_family_it_nearly_equals_the_filter_that_knows(theta):
+    """Over 10⁴ rounds the start weighs less than half of this; after it there is hardly a difference."""
+    loss = losses(rotation(theta=theta * np.pi), runs=4)
+    late = {name: (x[:, 1] - x[:, 0]) for name, x in loss.items()}
+    difference = late["L"] - late["G"]
+    error = difference.std(ddof=1) / 2
+    assert difference.mean() < 0.1 * late["G"].mean() + 3 * error
+    assert loss["L"][:, 1].mean() < 0.03 * loss["R"][:, 1].mean()
+
+
+def test_five_arms_of_a_random_system():
+    system = random_stable(arms=5, dimension=4, spectral_radius=0.9, seed=103, signal_to_noise=10)
+    loss = losses(system, runs=2)
+    assert loss["L"][:, 1].mean() < 1.4 * loss["G"][:, 1].mean()
+    assert loss["L"][:, 1].mean() < 0.55 * loss["R"][:, 1].mean()
+
+
+def test_another_unit_or_level_changes_no_choice():
+    system = rotation(theta=2.0)
+    table = simulate(system, {"R": Random(arms=2)}, rounds=400, seed=3, trace=True).received.values[0, 0]
+
+    def choices(unit=1.0, level=0.0):
+        agent, arms = Agent(LearnedKalman(arms=2)), []
+        for t in range(400):
+            arms.append(agent.select())
+            agent.update(arms[-1], float(table[(t + 7 * arms[-1]) % 400] * unit + level))
+        return arms
+
+    usual = choices()
+    assert choices(unit=1e-6) == usual
+    assert choices(unit=1e6) == usual
+    assert choices(level=1e3) == usual
+
+
+def test_a_change_of_the_system_is_noticed_and_learned():
+    agent, rng = Agent(LearnedKalman(arms=2, window=512)), np.random.default_rng(0)
+    z, gained, best = np.zeros(4), [], []
+    for t in range(2400):
+        system = rotation(theta=np.pi / 4 if t < 1200 else 5 * np.pi / 8)
+        z = system.transition @ z + rng.standard_normal(4)
+        means = system.actions @ z
+        arm = agent.select()
+        agent.update(arm, float(means[arm] + rng.standard_normal()))
+        gained.append(means[arm])
+        best.append(means.max())
+    regret = np.array(best) - np.array(gained)
+    assert regret[1600:].mean() < 8  # random play loses 92
+
+
+def test_memory_and_file_do_not_grow(tmp_path):
+    agent, rng = Agent(LearnedKalman(arms=2, window=512)), np.random.default_rng(1)
+    sizes = []
+    for t in range(3000):
+        agent.update(agent.select(), float(np.sin(t / 5) + 0.1 * rng.standard_normal()))
+        if t in (700, 2999):
+            agent.save(tmp_path / "agent")
+            sizes.append((tmp_path / "agent").stat().st_size)
+    assert sizes[1] < 1.05 * sizes[0]
+
+
+@pytest.mark.parametrize("rewards", [[1.0], [0.0], [5.0, 5.0, 5.0, 6.0], [1e-300, 2e-300], [0.0, 1.0]])
+def test_odd_streams_do_no_harm(rewards):
+    agent = Agent(LearnedKalman(arms=2, window=512))
+    for t in range(1500):
+        agent.update(agent.select(), rewards[t % len(rewards)])
+    memory = agent.memory
+    for name in memory.dtype.names:
+        if not name.startswith("work_") and name != "value":
+            assert np.isfinite(memory[name]).all(), name
+
+
+def test_constant_means_are_found():
+    agent, rng = Agent(LearnedKalman(arms=2, window=512)), np.random.default_rng(2)
+    means = [0.0, 1.0]
+    for _ in range(1500):
+        arm = agent.select()
+        agent.update(arm, means[arm] + float(rng.standard_normal()))
+    assert agent.memory["pulls"][1] > 900
+
+
+def test_one_arm():
+    agent = Agent(LearnedKalman(arms=1, window=512))
+    for t in range(300):
+        agent.update(agent.select(), float(np.cos(t)))
+    assert agent.explain().prediction[0] == pytest.approx(np.cos(300), abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"arms": 0}, "arms must be at least 1"),
+        ({"window": 10}, "window must be at least 64, got 10"),
+        ({"dimensions": 0}, "dimensions must be at least 1, got 0"),
+    ],
+)
+def test_bad_parameters_are_refused(changes, message):
+    with pytest.raises(InvalidArgument, match=message):
+        LearnedKalman(**{"arms": 2, **changes})
+
+
+def test_it_beats_ucb_where_rewards_drift():
+    system = rotation(theta=1.0)
+    result = simulate(system, {"L": LearnedKalman(arms=2), "U": UCB(arms=2)}, rounds=1000, runs=2)
+    mean = result.regret.isel(checkpoint=-1).mean("run")
+    assert mean.sel(policy="L") < 0.1 * mean.sel(policy="U")

@@ -1,0 +1,239 @@
+"""Tables of rewards: what they hold, wherever they come from, and what is refused with its place."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kalmanbandits.errors import InvalidArgument
+from kalmanbandits.systems import Replay, TableError
+from kalmanbandits.systems.table_files import DELIMITERS, parse
+
+NAN = math.nan
+
+
+def written(folder: Path, content: str | bytes, name: str = "rewards.csv") -> Path:
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def test_what_a_table_says() -> None:
+    replay = Replay([[1.0, NAN, 3.0], [NAN, NAN, NAN], [2.0, 9.0, NAN]])
+    assert (replay.rounds, replay.arms, replay.missing) == (3, 3, 5)
+    assert replay.names == ("column 1", "column 2", "column 3")
+    assert replay.best.tolist() == [3.0, 0.0, 9.0]
+    assert replay.filled.tolist() == [[1.0, 2.0, 3.0], [0.0, 0.0, 0.0], [2.0, 9.0, 5.5]]
+    assert replay.totals.tolist() == [3.0, 11.0, 8.5]
+    assert replay.best_arm == 1
+    assert repr(replay) == "Replay(rounds=3, arms=3, missing=5)"
+    for values in (replay.table, replay.filled, replay.best):
+        with pytest.raises(ValueError, match="read-only"):
+            values[0] = 7.0
+
+
+def test_the_table_is_a_copy() -> None:
+    given = np.ones((3, 2))
+    replay = Replay(given)
+    given[:] = 5
+    assert replay.table.max() == 1
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        [[1, 2.5], [3, None]],
+        np.array([[1, 2.5], [3, NAN]], np.float32),
+        np.ma.masked_array([[1.0, 2.5], [3.0, 4.0]], [[False, False], [False, True]]),
+        pd.DataFrame({"column 1": [1, 3], "column 2": [2.5, None]}),
+        pd.DataFrame({"column 1": pd.array([1, 3], "Int64"), "column 2": pd.array([2.5, None], "Float64")}),
+        pd.DataFrame({"column 1": pd.array([1, 3], object), "column 2": pd.array([2.5, None], object)}),
+    ],
+    ids=["lists", "float32", "masked", "frame", "nullable frame", "object frame"],
+)
+def test_one_table_in_many_forms(table: object) -> None:
+    replay = Replay(table)
+    assert replay.names == ("column 1", "column 2")
+    np.testing.assert_array_equal(replay.table, [[1, 2.5], [3, NAN]])
+
+
+@pytest.mark.parametrize("delimiter", DELIMITERS)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_delimiters_are_found(tmp_path: Path, delimiter: str, end: str) -> None:
+    text = end.join(["a ; b", "1;2.5", "", "3;NA", "-1e-3; "]).replace(";", delimiter)
+    replay = Replay(written(tmp_path, "\ufeff" + text))
+    assert replay.names == ("a", "b")
+    np.testing.assert_array_equal(replay.table, [[1, 2.5], [3, NAN], [-0.001, NAN]])
+
+
+def test_headers_columns_and_quotes(tmp_path: Path) -> None:
+    path = written(tmp_path, 'date,"north, old",south\n2020-01-01,1,2\n2020-01-02,3,4\n')
+    assert Replay(path, columns=["south", "north, old"]).table.tolist() == [[2, 1], [4, 3]]
+    path = written(tmp_path, "1,2\n3,4\n5,6\n")
+    assert Replay(path).rounds == 3
+    headed = Replay(path, header=True)
+    assert (headed.names, headed.rounds) == (("1", "2"), 2)
+    assert Replay(written(tmp_path, "1|2\n3|4\n"), delimiter="|").arms == 2
+    assert Replay(written(tmp_path, "a,,c\n1,2,3\n4,5,6\n")).names == ("a", "column 2", "c")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "is empty"),
+        (" \n\n", "is empty"),
+        ("a,b\n", "at least two rows, got 0"),
+        ("a,b\n1,2\n", "at least two rows, got 1"),
+        ("a\n1\n2\n", r"at least two columns, got 1: \['a'\]"),
+        ("a,b,a\n1,2,3\n4,5,6\n", "names must differ, got 'a' in columns 1 and 3"),
+        ("a,b\n1,2\n3,inf\n", "line 3, column 'b' must be finite, got 'inf'"),
+        ("a,b\n1e999,2\n3,4\n", "line 2, column 'a' must be finite, got '1e999'"),
+        ("a,b\n1,2\n3,soon\n", r"line 3, column 'b' must be a number, got 'soon' \(leave the column out"),
+        ("a,b\n1,1_000\n3,4\n", "line 2, column 'b' must be a number, got '1_000'"),
+        (
+            "a;b\n1,5;2\n3;4\n",
+            r"line 2, column 'a' must be a number, got '1,5' \(write decimals with a point",
+        ),
+        ("a,b\n1,2\n3,4,5\n", "line 3 has 3 cells, the first line has 2, separated by comma"),
+        ("a,b\n1\n3,4\n", "line 2 has 1 cells"),
+        ("a|b\n1|2\n3|4\n", r"got a bar in every line, as in 'a\|b' \(give delimiter='\|'"),
+        ("a b\n1 2\n3 4\n", "got a space in every line"),
+        ('a,b\n1,"2\n3,4\n', "is not CSV: unexpected end of data .* never closed"),
+        ("a,b\n1,\n3,\n", "column 'b' has no reward at all"),
+        (b"a,b\n1,2\n3,\xff\n", "line 3 is not UTF-8 text: byte 0xff"),
+        (b"a,b\n1,\x002\n3,4\n", "line 2 holds a zero byte"),
+        (b"PAR1 but no more", "cut short, damaged, or not a Parquet file"),
+    ],
+)
+def test_bad_files_are_refused_with_their_place(tmp_path: Path, content: str | bytes, message: str) -> None:
+    path = written(tmp_path, content)
+    with pytest.raises(TableError, match=message) as caught:
+        Replay(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (np.ones(3), r"shape rounds × arms, got shape \(3,\)"),
+        (np.ones((1, 2)), "at least two rows, got 1"),
+        (np.ones((3, 1)), "at least two columns, got 1"),
+        ([["a", "b"], ["c", "d"]], "must hold numbers"),
+        ([[1.0, 2.0], [3.0]], "must hold numbers"),
+        (np.ones((2, 2)) * 1j, "must hold numbers"),
+        ([[1.0, math.inf], [2.0, 3.0]], "row 1, column 'column 2' must be finite, got inf"),
+        (pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]), "names must differ"),
+        (pd.DataFrame({"a": ["x", 1], "b": [1, 2]}), "row 1, column 'a' must be a number, got 'x'"),
+        (pd.DataFrame({"a": [1, 2], "b": [1, -np.inf]}), "row 2, column 'b' must be finite"),
+        (pd.DataFrame({"a": pd.to_datetime(["2020", "2021"]), "b": [1, 2]}), "column 'a' holds times"),
+    ],
+)
+def test_bad_tables_are_refused_with_their_place(table: object, message: str) -> None:
+    with pytest.raises(TableError, match=message):
+        Replay(table)
+
+
+def test_wrong_options(tmp_path: Path) -> None:
+    path = written(tmp_path, "a,b\n1,2\n3,4\n")
+    with pytest.raises(TableError, match=r"has no column 'c' \(it has 'a', 'b'\)"):
+        Replay(path, columns=["a", "c"])
+    with pytest.raises(InvalidArgument, match="must be a list of names"):
+        Replay(path, columns="ab")
+    with pytest.raises(InvalidArgument, match="delimiter must be one character"):
+        Replay(path, delimiter=", ")
+    with pytest.raises(InvalidArgument, match="left out for an array"):
+        Replay(np.ones((2, 2)), columns=["a"])
+    with pytest.raises(FileNotFoundError):
+        Replay(tmp_path / "none.csv")
+
+
+@pytest.mark.parametrize("change", ["longer", "rewritten"])
+def test_a_file_that_changes_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    path = written(tmp_path, "a,b\n1,2\n3,4\n")
+    read = Path.read_bytes
+
+    def read_and_change(self: Path) -> bytes:
+        content = read(self)
+        if change == "longer":
+            with path.open("a") as file:
+                file.write("5,6\n")
+        else:  # the same length, another time
+            path.write_text("a,b\n9,9\n3,4\n")
+            os.utime(path, ns=(1, 1))
+        return content
+
+    monkeypatch.setattr(Path, "read_bytes", read_and_change)
+    with pytest.raises(TableError, match=r"changed while it was read, from 12 to .* read a copy"):
+        Replay(path)
+
+
+def test_parquet(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": [1, 2], "b": [None, 3.5], "when": ["x", "y"]})
+    frame.to_parquet(tmp_path / "rewards.parquet")
+    replay = Replay(tmp_path / "rewards.parquet", columns=["b", "a"])
+    np.testing.assert_array_equal(replay.table, [[NAN, 1], [3.5, 2]])
+    with pytest.raises(TableError, match="row 1, column 'when' must be a number, got 'x'"):
+        Replay(tmp_path / "rewards.parquet")
+
+
+def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    with pytest.raises(InvalidArgument, match=r"pip install 'kalmanbandits\[data\]'"):
+        Replay(written(tmp_path, b"PAR1...", "rewards.parquet"))
+
+
+cells = st.one_of(
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.integers(-(10**6), 10**6).map(float),
+    st.sampled_from([None, "NA", "nan", "null"]),
+)
+names = st.lists(
+    st.text(st.characters(codec="utf-8", exclude_characters="\0\r", exclude_categories=["Cs"]), max_size=8),
+    min_size=2,
+    max_size=4,
+    unique_by=str.strip,
+).filter(lambda names: all(name.strip() for name in names) and any(parse(name) is None for name in names))
+
+
+@settings(max_examples=60, deadline=None)
+@given(names=names, data=st.data(), delimiter=st.sampled_from(list(DELIMITERS)))
+def test_any_table_comes_back_from_csv(
+    tmp_path_factory: pytest.TempPathFactory, names: list[str], data: st.DataObject, delimiter: str
+) -> None:
+    import csv
+
+    rows = data.draw(st.lists(st.tuples(*[cells] * len(names)), min_size=2, max_size=5))
+    rows.append(tuple(float(j) for j in range(len(names))))  # no column is all missing
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter=delimiter)
+    writer.writerows([names, *rows])
+    path = written(tmp_path_factory.mktemp("csv"), text.getvalue())
+    replay = Replay(path, delimiter=delimiter)
+    assert replay.names == tuple(name.strip() for name in names)
+    truth = [[cell if isinstance(cell, float) else NAN for cell in row] for row in rows]
+    np.testing.assert_array_equal(replay.table, truth)
+
+
+@settings(max_examples=150, deadline=None)
+@given(content=st.one_of(st.binary(max_size=60), st.text("ab01.,;\t\n\"'|-e", max_size=60).map(str.encode)))
+def test_any_bytes_give_a_table_or_a_named_fault(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
+    path = written(tmp_path_factory.mktemp("bytes"), content)
+    try:
+        replay = Replay(path)
+    except TableError as error:
+        named = str(path) in str(error)
+    else:
+        named = min(replay.table.shape) >= 2 and not np.isinf(replay.table).any()
+    assert named
