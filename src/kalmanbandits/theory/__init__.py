@@ -13,9 +13,10 @@
 | B(δ\\|𝐜) | `B` | `B_corrected` |
 | regret theorem | `regret_printed` | `regret_any_policy`, `regret_random`, `regret_greedy` |
 | regret for a free u_a | `regret_exploration_printed` | the same |
-| best obtainable | open | `regret_floor`, `regret_floor_per_round` |
+| best obtainable | open | `best_obtainable`, `regret_floor`, `regret_floor_per_round` |
 """
 
+from kalmanbandits.theory.best import Bracket, best_obtainable
 from kalmanbandits.theory.bias import (
     b,
     b_gaussian,
@@ -62,11 +63,13 @@ __all__ = [
     "B",
     "B_corrected",
     "Bound",
+    "Bracket",
     "all_pairs",
     "all_pairs_printed",
     "b",
     "b_gaussian",
     "b_markov",
+    "best_obtainable",
     "beta",
     "beta_deviation",
     "e",

@@ -1,0 +1,57 @@
+"""The bracket around the best obtainable regret."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kalmanbandits import UBSS, FullInformation, KalmanGreedy, simulate
+from kalmanbandits.errors import InvalidArgument
+from kalmanbandits.systems import random_walk, rotation
+from kalmanbandits.theory import best_obtainable
+
+PAPER = rotation(theta=5 * np.pi / 8)
+
+
+def test_brackets_the_papers_system():
+    bracket = best_obtainable(PAPER, rounds=5000, runs=10)
+    assert bracket.floor.value == pytest.approx(0.44, abs=0.02)
+    assert bracket.floor.error == 0  # exact
+    assert bracket.ceiling.value == pytest.approx(1.38, abs=0.12)
+    assert bracket.floor.valid
+    assert bracket.ceiling.valid
+    assert "from 0.4" in str(bracket)
+
+
+def test_the_floor_is_what_seeing_every_arm_loses():
+    result = simulate(PAPER, {"F": FullInformation(PAPER)}, rounds=5000, runs=20, seed=4, checkpoints=1)
+    got = result.regret.values[0, :, 0] / 5000
+    floor = best_obtainable(PAPER, rounds=5000, runs=2).floor.value
+    assert abs(got.mean() - floor) < 4 * got.std(ddof=1) / np.sqrt(20)
+
+
+def test_foresight_pays_where_no_arm_tells_about_another():
+    apart = best_obtainable(rotation(theta=0.0), rounds=5000, runs=20)
+    assert apart.foresight > 3 * apart.foresight_error
+    assert apart.best != "KalmanGreedy"
+
+
+def test_says_where_a_policy_stands():
+    bracket = best_obtainable(PAPER, rounds=3000, runs=10)
+    policies = {"UBSS": UBSS(arms=2), "Greedy": KalmanGreedy(PAPER)}
+    times = bracket.times_ceiling(simulate(PAPER, policies, rounds=3000, runs=10))
+    assert 0.9 < times["Greedy"] < 1.1
+    assert times["UBSS"] > 2
+
+
+def test_a_start_elsewhere_is_simulated():
+    bracket = best_obtainable(random_walk(2, initial_variance=4.0), rounds=500, runs=10)
+    assert bracket.floor.error > 0
+    assert bracket.floor.value < bracket.ceiling.value
+
+
+def test_bad_arguments():
+    with pytest.raises(InvalidArgument, match="runs must be at least 2, got 1"):
+        best_obtainable(PAPER, runs=1)
+    with pytest.raises(InvalidArgument, match="system must be"):
+        best_obtainable("paper")
