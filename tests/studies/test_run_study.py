@@ -14,7 +14,7 @@ from study_worlds import CHUNKS, TEXT, contents, small_blocks, small_study
 
 from kalmanbandits.errors import FileFormatError, InvalidArgument
 from kalmanbandits.simulation import simulate
-from kalmanbandits.studies import Changes, Results, layout, parse_study, run_study
+from kalmanbandits.studies import Changes, Results, layout, load_study, parse_study, run_study
 from kalmanbandits.studies.layout import blocks
 
 EVERYTHING = ("regret", "reward", "pulls", "prediction_error")
@@ -177,3 +177,13 @@ def test_a_chunk_takes_about_a_second_and_little_memory(
     assert block == 1 or block * rounds * 2 * 150e-9 <= 1.0
     assert block * 2 * 2 * 8 * 6 <= 8 * 2**20
     assert block == 1 or (block + 1) * max(rounds * 2 * 150e-9, 2 * 2 * 8 * 6 / (8 * 2**20)) > 1.0
+
+
+def test_a_study_without_a_name_keeps_that_of_its_file(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        'rounds = 10\nruns = 1\nseed = 0\n[[systems]]\nfamily = "rotation"\ntheta = 1.0\n'
+        '[[policies]]\npolicy = "Random"\n'
+    )
+    run_study(load_study(path), tmp_path / "store")
+    assert Results.open(tmp_path / "store").study.name == "mine"

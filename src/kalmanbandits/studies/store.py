@@ -21,6 +21,7 @@ import threading
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +197,7 @@ def stored_study(folder: Path, known: dict[str, Any], check: bool = True) -> Stu
     try:
         text = (folder / TEXT).read_bytes().decode("utf-8")
         study = parse_study(text, Changes(**known["changes"]), name=str(folder / TEXT), files=known["files"])
+        study = replace(study, name=known["study"])  # a study without a name took that of its own file
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise FileFormatError(f"{folder / TEXT} is missing or damaged: {error}") from error
     if check and study.hash() != known["hash"]:
