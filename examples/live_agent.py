@@ -31,6 +31,8 @@ for second in range(2000):
         agent = kb.Agent.load(path)
 
 print(agent.explain())
-print(f"requests a second: {handled / 2000:.1f}; a fixed server handles about 100, the best at a time about 125")
+print(
+    f"requests a second: {handled / 2000:.1f}; a fixed server handles about 100, the best at a time about 125"
+)
 assert handled / 2000 > 115
 assert agent.rounds == 2000

@@ -229,3 +229,17 @@ def test_agent_plays_run_0_of_its_seed():
     for arm, reward in zip(result.choice.values[0, 0], result.received.values[0, 0], strict=True):
         assert agent.select() == arm
         agent.update(int(arm), float(reward))
+
+
+def test_an_arm_below_0_is_no_arm_with_nothing_open():
+    agent = fed()
+    before = agent.memory.tobytes()
+    with pytest.raises(InvalidArgument, match="arm must be from 0 to 1, got -1"):
+        agent.update(-1, 1.0)
+    assert agent.memory.tobytes() == before
+
+
+def test_agents_of_one_shape_share_one_type():
+    # Numba finds machine code by the type object; equal ones that are not the same cost three times the call.
+    one, other = kb.UBSS(arms=2).memory(), kb.UBSS(arms=2).memory()
+    assert one.dtype is other.dtype

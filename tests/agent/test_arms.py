@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from agent_worlds import SYSTEM, Follower, Refitted, bits, in_order, reward
 
 import kalmanbandits as kb
 from kalmanbandits.errors import InvalidArgument
-from kalmanbandits.policies.learned_kalman import LearnedKalman
+from kalmanbandits.policies import Policy
 
 # Policies that after add_arm() know exactly what one with the third arm from the start, never played, knows.
 EXACT = [
@@ -78,16 +79,42 @@ def test_in_rexp3_an_added_arm_gets_the_mean_weight():
     np.testing.assert_allclose(np.exp(agent.memory["log_sum"]), np.exp(log_w).sum())
 
 
-@pytest.mark.parametrize(
-    "policy", [kb.KalmanGreedy(SYSTEM), kb.KalmanLookahead(SYSTEM), LearnedKalman(arms=2)]
-)
-def test_policies_that_cannot_say_so(policy):
+@pytest.mark.parametrize("policy", [kb.KalmanGreedy(SYSTEM), kb.KalmanLookahead(SYSTEM)])
+def test_policies_that_cannot_have_one_say_so(policy):
     agent = in_order(policy, script(4))
     before = agent.memory.tobytes()
     with pytest.raises(InvalidArgument, match=f"{type(policy).__name__} cannot take another arm"):
         agent.add_arm()
     assert agent.memory.tobytes() == before
     assert agent.policy == policy
+
+
+@dataclass(frozen=True)
+class Pairs(Policy):
+    """Its memory is not laid out by arms alone."""
+
+    arms: int
+    constant: float
+
+    def fields(self):
+        return [("pairs", "f8", (self.arms, self.arms)), ("log_k", "f8")][int(self.constant) :]
+
+    def start(self, memory):
+        memory["log_k"] = np.log(self.arms)
+
+
+def test_a_memory_that_nobody_says_how_to_extend_is_refused():
+    policy = Pairs(arms=2, constant=0)
+    with pytest.raises(
+        InvalidArgument, match=r"Pairs cannot take another arm while it plays: nothing .*'pairs'"
+    ):
+        policy.grow(policy.memory(), policy.with_arms(3))
+    policy = Pairs(arms=2, constant=1)
+    memory = policy.memory()
+    assert policy.grow(memory, policy.with_arms(3))["log_k"] == np.log(3)  # a constant is that of more arms
+    memory["log_k"] += 1.0
+    with pytest.raises(InvalidArgument, match="'log_k' in its memory depends on their number"):
+        policy.grow(memory, policy.with_arms(3))
 
 
 def test_too_many_models_are_refused():

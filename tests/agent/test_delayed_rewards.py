@@ -8,8 +8,13 @@ import pytest
 import kalmanbandits as kb
 
 SYSTEM = kb.systems.rotation(theta=5 * np.pi / 8)
-# Policies that run a Kalman filter, with the rounds they are given; one that learns it would need more.
-FILTERS = [(kb.KalmanGreedy(SYSTEM), 2000), (kb.KalmanUCB(SYSTEM), 2000), (kb.KalmanLookahead(SYSTEM), 2000)]
+# Policies that run a Kalman filter, with the rounds they are given: more for the one that must learn it.
+FILTERS = [
+    (kb.KalmanGreedy(SYSTEM), 2000),
+    (kb.KalmanUCB(SYSTEM), 2000),
+    (kb.KalmanLookahead(SYSTEM), 2000),
+    (kb.LearnedKalman(arms=2), 4000),
+]
 
 
 class World:

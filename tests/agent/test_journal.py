@@ -295,11 +295,7 @@ def test_on_a_full_disk_nothing_happened(function, call, tmp_path, monkeypatch):
         with pytest.raises(JournalError, match=r"and nothing was changed: No space left on device") as caught:
             call(agent, held)
         assert caught.value.errno == errno.ENOSPC
-        if function == "pwrite":
-            assert state(agent) == before
-    with pytest.raises(RoundError):
-        agent.tell(10**6, 1.0)  # any call, also one that is refused, sees the agent as it was
-    assert state(agent) == before
+        assert state(agent) == before
     call(agent, held)
     assert state(agent) != before
     after = state(agent)
@@ -424,30 +420,85 @@ def test_a_call_that_is_interrupted_happened_or_did_not(where, tmp_path, monkeyp
 def test_a_power_cut_loses_nothing_acknowledged(tmp_path, monkeypatch):
     """The disk keeps what was flushed: the names of files with their folder, their bytes with themselves."""
     monkeypatch.setattr(journals, "LONG", 600)
-    path, names, kept = tmp_path / "journal", {}, {}
+    path, names, kept, disks = tmp_path / "journal", {}, {}, []
     data, full = os.fdatasync, os.fsync
+    acknowledged = (0, 0)  # rounds begun, and closed
 
     def keep(handle):
         found = Path(os.readlink(f"/proc/self/fd/{handle}"))
-        if found.is_dir():
-            if found == path:
-                names.clear()
-                names.update({entry.name: entry.stat().st_ino for entry in path.iterdir()})
-        else:
+        if not found.is_dir():
             kept[found.stat().st_ino] = found.read_bytes()
+        elif found == path:
+            names.clear()
+            names.update({entry.name: entry.stat().st_ino for entry in path.iterdir()})
+        disks.append((acknowledged, {name: kept.get(inode, b"") for name, inode in names.items()}))
 
     monkeypatch.setattr(os, "fdatasync", lambda handle: (data(handle), keep(handle))[0])
     monkeypatch.setattr(os, "fsync", lambda handle: (full(handle), keep(handle))[0])
     agent, held = kb.Agent.open(path, kb.UCB(arms=3)), []
+    opened = len(disks)
     for t in range(1, 60):
         drive(agent, t, t + 1, held)
-        after = tmp_path / f"after-{t}"
-        after.mkdir()
-        for name, inode in names.items():
-            (after / name).write_bytes(kept.get(inode, b""))
-        with kb.Agent.open(after, fsync=False) as again:
-            assert state(again) == state(agent)
+        acknowledged = (agent.rounds + len(agent.open_tickets), agent.rounds)
+        disks.append((acknowledged, disks[-1][1]))
     assert int(only(path, "agent").stem) > 3
+    agent.close()
+    monkeypatch.undo()
+    for place, ((begun, closed), files) in enumerate(disks[opened:]):
+        after = tmp_path / f"after-{place}"
+        after.mkdir()
+        for name, content in files.items():
+            (after / name).write_bytes(content)
+        with kb.Agent.open(after, fsync=False) as again:
+            assert again.rounds >= closed
+            assert again.rounds + len(again.open_tickets) >= begun
+
+
+def test_a_record_that_was_rolled_back_is_not_acknowledged_later(tmp_path, monkeypatch):
+    agent, held = played(tmp_path / "journal")
+    journal = agent._journal
+    agent._lock.acquire()  # a thread that has written, and is slow to wait for the flush
+    agent._record(log.Event(log.REWARDED, held[0].number, 1.0))
+    slow = journal.written
+    agent._mutex.release()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", lambda handle: (_ for _ in ()).throw(OSError(errno.EIO, "broken")))
+        with pytest.raises(JournalError, match="broken"):
+            agent.tell(held[1], 1.0)
+    assert agent.ask()
+    with pytest.raises(JournalError, match="nothing was changed: an earlier flush failed"):
+        journal.commit(slow)
+    assert held[0] in agent.open_tickets
+    agent.close()
+
+
+def test_what_a_killed_process_left_in_the_system_is_flushed_first(tmp_path, monkeypatch):
+    agent, _ = played(tmp_path / "journal")
+    agent.close()
+    flush, flushed = os.fsync, []
+    monkeypatch.setattr(os, "fsync", lambda handle: flushed.append(os.readlink(f"/proc/self/fd/{handle}")))
+    kb.Agent.open(tmp_path / "journal").close()
+    assert flushed == [str(only(tmp_path / "journal", "log"))]
+    monkeypatch.setattr(os, "fsync", flush)
+
+
+def test_a_disk_that_stays_broken_stops_the_agent_until_it_works(tmp_path, monkeypatch):
+    agent, held = played(tmp_path / "journal")
+    before = state(agent)
+
+    def broken(*_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        for name in ("fdatasync", "fsync", "ftruncate"):
+            patch.setattr(os, name, broken)
+        with pytest.raises(JournalError, match="nothing was changed: Input/output error"):
+            agent.tell(held[0], 1.0)
+        for _ in range(2):
+            with pytest.raises(JournalError, match="still cannot be written; the agent stays as it is"):
+                agent.ask()
+    ticket = agent.ask()
+    assert (agent.rounds, agent.open_tickets) == (before[2], (*before[1], ticket))
     agent.close()
 
 

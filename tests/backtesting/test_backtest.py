@@ -123,14 +123,14 @@ def test_a_policy_that_wins(swinging: Backtest) -> None:
     said = recommend(swinging)
     assert (said.verdict, said.policy) == (WINS, "UBSS")
     assert str(said).startswith("Use UBSS: it earns ")
-    assert f"% (95 % interval " in str(said)
+    assert "% (95 % interval " in str(said)
     assert "more than always choosing 'column " in str(said)
     assert "allows for 4 policies" in str(said)
 
 
 def test_nothing_to_learn() -> None:
     rng = np.random.default_rng(9)
-    level = rng.standard_normal((1500, 3)) + [0.0, 3.0, 0.0]
+    level = rng.standard_normal((1500, 3)) + np.array([0.0, 3.0, 0.0])
     loses = recommend(backtest(Replay(level), {"Random": Random(arms=3)}))
     assert loses.verdict == LOSES
     assert "No policy beats always choosing 'column 2': the nearest, Random, earns" in str(loses)
@@ -145,16 +145,15 @@ def test_it_says_when_there_is_little_to_go_by() -> None:
     few = recommend(backtest(Replay(rng.standard_normal((30, 3))), {"UCB": UCB(arms=3)}))
     assert "30 rows are few for 3 columns" in str(few)
     slow = np.cumsum(rng.standard_normal((400, 2)), axis=0)
-    assert "independent pieces: the intervals are rough" in str(
-        recommend(backtest(Replay(slow), {"UCB": UCB(arms=2)}))
-    )
+    rough = recommend(backtest(Replay(slow), {"Random": Random(arms=2)}))
+    assert "independent pieces: the intervals are rough" in str(rough)
     gaps = rng.standard_normal((400, 2))
     gaps[rng.random(gaps.shape) < 0.4] = np.nan
     assert "picked a missing cell in" in str(recommend(backtest(Replay(gaps), {"UCB": UCB(arms=2)})))
 
 
 def test_one_arm_that_is_always_best_leaves_no_share() -> None:
-    result = backtest(Replay(NOISE + [0.0, 50.0]), {"UCB": UCB(arms=2)})
+    result = backtest(Replay(NOISE + np.array([0.0, 50.0])), {"UCB": UCB(arms=2)})
     assert np.isnan(result.share.value).all()
     assert any("–" in line for line in lines(result))
     assert recommend(result).verdict != WINS
@@ -247,7 +246,8 @@ def test_a_policy_of_ones_own_in_a_file(tmp_path: Path, capsys: pytest.CaptureFi
     assert "AlwaysLast" in capsys.readouterr().out
     study = tmp_path / "study.toml"
     study.write_text(
-        "rounds = 50\nruns = 2\n[[systems]]\nfamily = 'rotation'\ntheta = 1.0\n[[policies]]\npolicy = 'AlwaysLast'\n"
+        "rounds = 50\nruns = 2\n[[systems]]\nfamily = 'rotation'\ntheta = 1.0\n"
+        "[[policies]]\npolicy = 'AlwaysLast'\n"
     )
     assert answer(["run", str(study), "--import", str(own), "--out", str(tmp_path / "study")]) == 0
     assert answer(["report", str(tmp_path / "study"), "--import", str(own)]) == 0

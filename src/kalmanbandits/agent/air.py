@@ -37,6 +37,7 @@ class Air:
         """Stand on another memory."""
         self._policy, self._base = policy, base
         self._live: Memory | None = None  # made when a choice is asked for while another one is open
+        self._spans: list[tuple[Any, Any]] = []  # of its bytes, and those of the base
         self._played = -1  # `live` has played the rounds before this one; -1: it must begin anew
 
     def launch(self, arm: int) -> None:
@@ -86,10 +87,11 @@ class Air:
             return self._base
         if self._live is None:
             self._live = self._base.copy()
-            # Bytes are copied at once, a record field by field.
-            self._to, self._from = self._live.view(np.uint8), self._base.view(np.uint8)
+            to, from_ = self._live.view(np.uint8), self._base.view(np.uint8)
+            self._spans = [(to[span], from_[span]) for span in lasting(self._base.dtype)]
         if self._played < 0:
-            self._to[:] = self._from
+            for to, from_ in self._spans:
+                to[:] = from_
             self._played = self._first
         end = self._first + self.count
         if self._policy.attends_every_round:
@@ -116,3 +118,20 @@ class Air:
         self._first = 0
         self._played -= first if self._played >= 0 else 0
         return n
+
+
+def lasting(dtype: np.dtype[np.void]) -> list[slice]:
+    """The bytes of a memory that outlast a call, in as few pieces as can be; fields `work_…` do not.
+
+    Bytes are copied at once, a record field by field.
+    """
+    fields: Any = dtype.fields or {}
+    starts = sorted((offset, name.startswith("work_")) for name, (_, offset, *_) in fields.items())
+    spans: list[slice] = []
+    for (start, scratch), end in zip(starts, [*(s for s, _ in starts[1:]), dtype.itemsize], strict=True):
+        if scratch:
+            continue
+        if spans and spans[-1].stop == start:
+            start = spans.pop().start
+        spans.append(slice(start, end))
+    return spans

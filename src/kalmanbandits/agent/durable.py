@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from pathlib import Path
 
 from kalmanbandits.agent import checks
 from kalmanbandits.agent.journal import Journal
 from kalmanbandits.agent.play import Contents, Play
-from kalmanbandits.errors import InvalidArgument
+from kalmanbandits.errors import InvalidArgument, JournalError
 
 LONG_WORK = 1.0  # seconds of it since the last snapshot: reading the log back would take as long
 
@@ -59,7 +60,12 @@ class Guard:
         """End it: let others write, and wait until what was written is durable."""
         record = self._journal.written
         self._mutex.release()
-        self._journal.commit(record)
+        try:
+            self._journal.commit(record)
+        except JournalError:
+            with self._mutex, contextlib.suppress(JournalError):  # if it fails again, the next call tries
+                self._follow()
+            raise
 
     def __enter__(self) -> None:
         self.acquire()
@@ -68,10 +74,14 @@ class Guard:
         self.release()
 
     def _tidy(self) -> None:
-        """Follow the journal after a failure, and keep its log short."""
+        """Keep the agent at one with the journal, and the log short."""
         play, journal = self._play, self._journal
         journal.check_open()
-        if journal.in_doubt:
-            play.restore(journal.folder, journal.read_again())
+        self._follow()
         if journal.turn(play.save, play.memory.nbytes, hurry=play.attended > LONG_WORK):
             play.attended = 0.0
+
+    def _follow(self) -> None:
+        """After a failure: go back to what the journal holds."""
+        if self._journal.in_doubt:
+            self._play.restore(self._journal.folder, self._journal.read_again())

@@ -102,6 +102,7 @@ class Journal:
             self._log = os.open(log, os.O_RDWR)
             if os.fstat(self._log).st_size > end:
                 os.ftruncate(self._log, end)
+            if self._fsync:  # a process that was killed may have left records that are not on disk yet
                 os.fsync(self._log)
         self._end = self._durable_end = end
         self._sweep()
@@ -166,8 +167,10 @@ class Journal:
         if self._end < max(self._long, memory_bytes) and not hurry:
             return False
         with self._sync:
+            if self._failed is not None:  # just now, in another thread: what it lost must not be saved
+                return False
+            old = self._number
             try:
-                old = self._number
                 self._turn(old + 1, save)
             except OSError:  # a full disk, say: the old log does as well, and we try again later
                 self._long = self._end + LONG
@@ -175,8 +178,7 @@ class Journal:
                 return True
             self._long = LONG
             self._durable = self.written  # the snapshot holds all of them
-            remove(self._path(old, "agent"))
-            remove(self._path(old, "log"))
+        self._sweep()
         return True
 
     def close(self) -> None:
@@ -209,13 +211,10 @@ class Journal:
                 save(snapshot, facts)  # flushes the folder too, with the log's name in it
             except BaseException:
                 os.close(handle)
-                try:
-                    snapshot.unlink(missing_ok=True)
-                except (
-                    OSError
-                ):  # a snapshot that would be taken for the newest: nothing may be added to the old
-                    self._ended = "is in an unknown state (free the disk and open it again with Agent.open)"
-                    raise
+                # While this snapshot is there it is the newest, and nothing may be added to the old log.
+                self._ended = "could not remove a snapshot (look after the disk, then open it again)"
+                snapshot.unlink(missing_ok=True)
+                self._ended = ""
                 log.unlink()
                 raise
         if self._log >= 0:

@@ -53,10 +53,7 @@ class Agent:
 
     def __init__(self, policy: Policy, seed: int = 0, *, max_open: int = MAX_OPEN) -> None:
         self._play = Play(policy, seed, max_open)
-        self._offered: tuple[int, Any] = (
-            -1,
-            None,
-        )  # the last round with arms off, and the mask of the others
+        self._offered: tuple[int, Any] = (-1, None)  # the last `select` among fewer arms: its round and mask
         self._mutex = threading.Lock()
         self._journal: Journal | None = None
         self._lock: threading.Lock | Guard = self._mutex

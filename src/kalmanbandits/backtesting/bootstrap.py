@@ -56,7 +56,7 @@ def block_length(series: Any) -> int:
     small = np.abs(R[1:] / R[0]) < SIGNIFICANT * math.sqrt(math.log10(T) / T)
     reach = next((m for m in range(lags - in_a_row + 1) if small[m : m + in_a_row].all()), None)
     if reach is None:  # correlated as far as one can see
-        reach = int(np.flatnonzero(~small)[-1]) + 1
+        return longest
     M = min(2 * max(reach, 1), lags)
     k = np.arange(1, M + 1)
     window = np.minimum(1.0, 2 * (1 - k / M))

@@ -18,6 +18,7 @@ from kalmanbandits.backtesting.bootstrap import (
     simultaneous,
 )
 from kalmanbandits.errors import Array, InvalidType, whole
+from kalmanbandits.policies.known_system import KnownSystemPolicy
 from kalmanbandits.policies.spec import Policy, Spec
 from kalmanbandits.simulation import simulate
 from kalmanbandits.simulation.cpu import available_cores
@@ -76,6 +77,12 @@ class Backtest:
         """The policies from the one that earned most to the one that earned least."""
         return [int(p) for p in np.argsort(-self.lead.value, kind="stable")]
 
+    def lead_from(self, round: int) -> Array:
+        """The gain a round over the best fixed arm, from some round on only, shape (policies,)."""
+        later = slice(round, None)
+        gains = self.earned[:, later] - self.replay.filled[later, self.replay.best_arm]
+        return np.asarray(gains.mean(axis=1))
+
     def over_time(self, points: int = POINTS) -> tuple[Any, Array]:
         """The summed gain over the best fixed arm up to some rounds: rounds (n,), gains (policies, n)."""
         T = self.replay.rounds
@@ -100,7 +107,7 @@ def backtest(
     One that refits a model on its way (LearnedKalman) plays long tables less often: 50 000 rounds in all.
     Rewards are handed over less `level`, the mean of the first hundredth of the rows (ten at least): what
     one knows about a process before choosing in it. Policies without an intercept (UBSS, LinearThompson)
-    need that, to the others it makes no difference.
+    need that, to the others it makes no difference. Policies that know a system get them as they are.
 
     >>> from kalmanbandits.policies import UCB, Random
     >>> table = np.random.default_rng(0).standard_normal((500, 2)) + [0.0, 1.0]
@@ -189,6 +196,7 @@ class _Work:
         """All runs of a policy; just one where the second would repeat it."""
         rounds, first = np.arange(self.replay.rounds), None
         filled, table = self.replay.filled, self.replay.table
+        source = self.replay if isinstance(policy, KnownSystemPolicy) else self.shifted
 
         def watch(done: int, total: int) -> None:
             if self.stop.is_set():
@@ -196,7 +204,7 @@ class _Work:
 
         for run in range(self.each[place]):
             result = simulate(
-                self.shifted, {"it": policy}, runs=1, first_run=run, seed=self.seed, checkpoints=1,
+                source, {"it": policy}, runs=1, first_run=run, seed=self.seed, checkpoints=1,
                 trace=True, threads=1, progress=watch,
             )  # fmt: skip
             choices = result["choice"].values[0, 0]

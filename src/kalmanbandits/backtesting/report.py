@@ -27,7 +27,7 @@ NUMBERS, PAGE = "backtest.csv", "report.html"
 MARKS = {WINS: "holds", OPEN: "partly", LOSES: "fails"}
 
 
-def write_backtest(result: Backtest, folder: Path, title: str) -> list[Path]:
+def write_backtest(result: Backtest, folder: Path, title: str, note: str = "") -> list[Path]:
     """Write `figure.png`, `figure.svg`, `report.html` and `backtest.csv` into a folder; their paths."""
     if folder.exists() and any(folder.iterdir()) and not (folder / NUMBERS).exists():
         names = sorted(path.name for path in folder.iterdir())
@@ -37,7 +37,7 @@ def write_backtest(result: Backtest, folder: Path, title: str) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     numbers = write_numbers(result, folder / NUMBERS)
     png, svg = backtest_figure(result, folder, title)
-    return [png, svg, backtest_page(result, title, png, folder / PAGE), numbers]
+    return [png, svg, backtest_page(result, title, note, png, folder / PAGE), numbers]
 
 
 def write_numbers(result: Backtest, path: Path) -> Path:
@@ -101,12 +101,12 @@ def _draw_time(axes: Axes, result: Backtest) -> None:
     drawing.title(axes, "", "The same, over time")
 
 
-def backtest_page(result: Backtest, title: str, figure: Path, path: Path) -> Path:
-    """Write the page of a backtest."""
+def backtest_page(result: Backtest, title: str, note: str, figure: Path, path: Path) -> Path:
+    """Write the page of a backtest; a `note` is added to the recommendation."""
     said = recommend(result)
     first, *others = said.sentences
     advice = f'<p><span class="mark {MARKS[said.verdict]}">{escape(first)}</span></p>'
-    advice += f"<p>{escape(' '.join(others))}</p>"
+    advice += f"<p>{escape(' '.join([*others, note]))}</p>"
     sections = [
         ("advice", "Recommendation", advice),
         ("figure", "Figure", image(figure, "Gains over the best fixed arm, and over time")),

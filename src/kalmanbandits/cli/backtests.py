@@ -99,11 +99,19 @@ def backtest(
             left_out=found.left_out,
         )
     click.echo("\n".join(lines(result)))
-    click.echo(f"\n{recommend(result)}")
+    said = recommend(result)
+    note = ""
+    if fit and said.policy.startswith("Kalman"):
+        later = float(result.lead_from(replay.rounds // 2)[result.names.index(said.policy)])
+        note = (
+            f"Its system was fitted to the first half; on the second half alone it earns {abs(later):.3g} a "
+            f"round {'more' if later >= 0 else 'less'} than always choosing {result.best_arm!r}."
+        )
+    click.echo(f"\n{said} {note}".rstrip())
     from kalmanbandits.backtesting.report import write_backtest
 
     folder = out or Path("results") / f"backtest-{table.stem}"
-    write_backtest(result, folder, f"Backtest of {table.name}")
+    write_backtest(result, folder, f"Backtest of {table.name}", note)
     click.echo(f"Report written to {folder}", err=True)
 
 

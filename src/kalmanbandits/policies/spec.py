@@ -23,8 +23,9 @@ class Spec:
     """A description of something that plays: its parameters, and the memory they start with.
 
     A subclass is a frozen dataclass with `arms`, and says what its memory holds: `fields()` lists the NumPy
-    fields after `pulls`, `start(memory)` writes the first values into a zeroed record. `kernel` names the
-    compiled functions; it is the class's name unless said otherwise.
+    fields after `pulls`, `start(memory)` writes the first values into a zeroed record; fields named `work_…`
+    are scratch, and nothing in them outlasts a call. `kernel` names the compiled functions; it is the class's
+    name unless said otherwise.
 
     Two promises that `testing.check_policy` holds a policy to: `deterministic`, that scores depend on what
     was seen and not on chance; `scale_free`, that multiplying all rewards by a number changes no choice.

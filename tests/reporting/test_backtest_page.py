@@ -1,0 +1,73 @@
+"""The page of a backtest in a browser, as an example makes it: drawn, switched, quiet, and alone."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_page import Visit, browser, in_browser  # noqa: F401 - the fixture is used by its name
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "backtest_airports.py"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("airports")
+    subprocess.run([sys.executable, "-W", "error", str(EXAMPLE), str(made)], check=True, capture_output=True)
+    return made / "temperatures"
+
+
+@pytest.fixture
+def visit(browser: Any, folder: Path) -> Iterator[Visit]:  # noqa: F811
+    visit = Visit(browser, folder / "report.html")
+    yield visit
+    assert visit.complaints == []
+    assert len(visit.requests) == 1, visit.requests  # the file itself
+    visit.page.close()
+
+
+@in_browser
+def test_the_chart_is_drawn_and_policies_are_switched(visit: Visit) -> None:
+    names = visit.curves("time")
+    assert {"UBSS", "UCB", "Random"} <= set(names)
+    box = visit.page.locator("#time .scatterlayer").bounding_box()
+    assert box["width"] > 600
+    assert box["height"] > 200
+    visit.chip("UCB").uncheck()
+    assert visit.curves("time") == [name for name in names if name != "UCB"]
+    visit.page.click("#none")
+    assert visit.curves("time") == []
+    visit.page.click("#all")
+    assert sorted(visit.curves("time")) == sorted(names)
+
+
+@in_browser
+def test_the_recommendation_stands_at_the_top(visit: Visit) -> None:
+    assert visit.page.inner_text("#advice .mark").startswith("Use UBSS: it earns")
+    rows = visit.page.locator("#policies tbody tr")
+    assert rows.count() == len(visit.curves("time"))
+    assert rows.nth(0).locator("td").nth(0).inner_text() == "UBSS"
+    assert visit.page.locator("#arms tbody tr").count() == 3
+
+
+@in_browser
+def test_it_fits_a_phone(browser: Any, folder: Path) -> None:  # noqa: F811
+    small = Visit(browser, folder / "report.html", width=390, height=844)
+    assert small.page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert small.complaints == []
+    small.page.close()
+
+
+def test_the_page_holds_its_parts_and_asks_for_nothing(folder: Path) -> None:
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    for part in ("advice", "figure", "explore", "policies", "arms", "method"):
+        assert f'<section id="{part}">' in text
+    own = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
+    assert not re.search(r"""(?:src|href)=["'](?!data:|#)""", own)
+    assert "Politis and White" in own
+    assert "Did not play: KalmanGreedy: needs a system" in own
