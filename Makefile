@@ -15,7 +15,7 @@ COMPILE := pip compile --quiet --universal --fork-strategy fewest --python-versi
 .PHONY: help setup reproduce figure check format test soak bench bench-regret golden lock clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-9s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-13s %s\n", $$1, $$2 }'
 
 setup: $(STAMP) ## make the virtual environment and install the package into it, editable
 

@@ -4,7 +4,8 @@
 
 In memory: CPU time of this process, the best of several repeats. With the journal: time on the clock, every
 ask and every tell on disk before it returns; FOLDER (a temporary one by default) must be on the disk in
-question, and the time of a bare `fdatasync` there is printed beside.
+question, and the time of a bare `fdatasync` there is printed beside. Do not run it under `nice` next to other
+work: a process that yields waits for the scheduler's next tick, some 4 ms, after every flush.
 """
 
 from __future__ import annotations

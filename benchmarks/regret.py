@@ -95,11 +95,12 @@ def main() -> None:
     parser.add_argument("--groups", nargs="*", choices=list(suite()), default=list(suite()))
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".md"))
     arguments = parser.parse_args()
+    groups = " ".join(arguments.groups)
     names = list(players(systems.rotation(theta=1.0)))
     lines = [
         "# Regret over that of the filter that knows the system",
         "",
-        f"Made by `python benchmarks/regret.py --runs {arguments.runs} --groups {' '.join(arguments.groups)}`:",
+        f"Made by `python benchmarks/regret.py --runs {arguments.runs} --groups {groups}`:",
         f"{ROUNDS:,} rounds, {arguments.runs} paired runs, seed 2000; after ± one standard error.",
         "For random systems what `Random` loses in 2k + 20 rounds is taken off first.",
     ]
