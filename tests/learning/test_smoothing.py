@@ -9,18 +9,17 @@ import pytest
 
 from kalmanbandits import simulate
 from kalmanbandits.compilation import entry
-from kalmanbandits.learning.expectation_maximisation import maximise, model_fields
-from kalmanbandits.learning.identification import MODELS, draw_model, filter_over, improve_by, search_fields
-from kalmanbandits.learning.smoothing import run_filter, smooth, work_fields
-from kalmanbandits.policies import Random
+from kalmanbandits.learning.expectation_maximisation import maximise
+from kalmanbandits.learning.identification import draw_model, filter_over, improve_by
+from kalmanbandits.learning.smoothing import run_filter, smooth
+from kalmanbandits.policies import LearnedKalman, Random
 from kalmanbandits.systems import random_stable, rotation
 
-K, D, W = 3, 4, 512
+K = 3
 
 
 def blank():
-    fields = [*model_fields(MODELS, K, D), *search_fields(W), *work_fields(W, K, D)]
-    return np.zeros(1, np.dtype(fields, align=True))
+    return LearnedKalman(arms=K).memory()
 
 
 @entry
@@ -143,7 +142,7 @@ def test_a_fit_to_five_hundred_rounds_predicts_nearly_as_well_as_the_truth():
         best = max(best, float(filter_over(memory, 0, 0, 512) - filter_over(memory, 0, 0, 400)))
     kalman = KalmanFilter(system)
     truth = []
-    for arm, reward in zip(memory["work_arm"][0], rewards, strict=True):
+    for arm, reward in zip(memory["work_arm"][0, :512], rewards, strict=True):
         kalman.correct(int(arm), float(reward))
         kalman.predict()
         truth.append(kalman.log_likelihood)

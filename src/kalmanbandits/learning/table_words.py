@@ -38,7 +38,7 @@ def modes(system: LinearGaussianSystem) -> list[Mode]:
     for value in np.linalg.eigvals(system.transition):
         if value.imag < -1e-9:
             continue  # counted with its conjugate
-        size, angle = abs(value), abs(np.angle(value))
+        size, angle = float(abs(value)), float(abs(np.angle(value)))
         time = -1 / math.log(size) if 0 < size < 1 else (0.0 if size == 0 else math.inf)
         turning = value.imag > 1e-9 or value.real < 0
         found.append(Mode(time, 2 * math.pi / angle if turning else math.inf, 2 if value.imag > 1e-9 else 1))
