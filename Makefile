@@ -12,7 +12,7 @@ COMPILE := pip compile --quiet --universal --fork-strategy fewest --python-versi
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce figure check format test soak bench bench-regret golden lock clean
+.PHONY: help setup reproduce figure check format test soak bench bench-gpu bench-regret golden lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-13s %s\n", $$1, $$2 }'
@@ -49,6 +49,9 @@ test: setup ## every test, on WORKERS processes (default 2); ARGS="-k name" narr
 bench: setup ## speed on this machine
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/agent.py
+
+bench-gpu: setup ## speed on an NVIDIA card, and every policy there against the CPU; needs the extra [gpu]
+	$(BIN)/python benchmarks/gpu.py
 
 bench-regret: setup ## regret of every policy over that of the filter that knows; ARGS="--runs 4" for a quick look
 	$(BIN)/python benchmarks/regret.py $(ARGS)

@@ -83,6 +83,13 @@ def playing(command: F) -> F:
         click.option("--runs", type=click.IntRange(1), metavar="R", help="Play so many runs instead."),
         click.option("--seed", type=click.IntRange(0), metavar="S", help="Use this seed instead."),
         click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads (default: all cores)."),
+        click.option(
+            "--backend",
+            type=click.Choice(["cpu", "gpu"]),
+            default="cpu",
+            show_default=True,
+            help="Where to play; gpu needs an NVIDIA card and the extra [gpu].",
+        ),
     ):
         command = option(command)
     return command
@@ -224,7 +231,12 @@ def _play(context: click.Context, path: Path, out: Path, changes: Changes, optio
     try:
         with Reporter(sys.stderr) as reporter:
             results = run_study(
-                study, out, jobs=options["jobs"], resume=not options["fresh"], progress=reporter.tell
+                study,
+                out,
+                jobs=options["jobs"],
+                resume=not options["fresh"],
+                progress=reporter.tell,
+                backend=options["backend"],
             )
     except (KeyboardInterrupt, OSError) as error:
         stopped = "Stopped" if isinstance(error, KeyboardInterrupt) else "Failed"

@@ -93,41 +93,48 @@ class Recorded:
 
 
 @jit
-def _start(env: Any, key: Any) -> None:
-    d = env.z.shape[0]
-    for i in range(d):
-        env.z[i] = env.initial_mean[i]
+def start(env: Any, z: Any, key: Any) -> None:
+    """Draw the state `z` of the first round."""
+    for i in range(z.shape[0]):
+        z[i] = env.initial_mean[i]
         for j in range(i + 1):
-            env.z[i] += env.initial_factor[i, j] * normal(key, INITIAL_STATE, j)
+            z[i] += env.initial_factor[i, j] * normal(key, INITIAL_STATE, j)
 
 
 @jit
-def _advance(env: Any, xi: Any) -> None:
-    d = env.z.shape[0]
+def look(env: Any, z: Any, means: Any) -> Any:
+    """Write the mean reward of every arm into `means`; returns the best."""
+    top = -math.inf
+    for a in range(env.actions.shape[0]):
+        mean = dot(env.actions[a], z)
+        means[a] = mean
+        top = max(top, mean)
+    return top
+
+
+@jit
+def advance(env: Any, z: Any, following: Any, xi: Any) -> None:
+    """Move the state `z` one round on, by the deviates `xi` (d). `following` is scratch (d)."""
+    d = z.shape[0]
     for i in range(d):
-        total = dot(env.transition[i], env.z)
+        total = dot(env.transition[i], z)
         for j in range(i + 1):
             total += env.factor[i, j] * xi[j]
-        env.next[i] = total
+        following[i] = total
     for i in range(d):
-        env.z[i] = env.next[i]
+        z[i] = following[i]
 
 
 @entry
 def draw_block(envs: Any, key: Any, first: Any, normals: Any, means: Any, best: Any, noise: Any) -> None:
     """Draw rounds `first`, `first + 1`, … of the run `key`: as many as `noise` is long."""
     env = envs[0]
-    n, d, k = noise.shape[0], env.z.shape[0], env.actions.shape[0]
+    n, d = noise.shape[0], env.z.shape[0]
     if first == 0:
-        _start(env, key)
+        start(env, env.z, key)
     fill_normals(noise, key, MEASUREMENT, first)
     fill_normals(normals[: n * d], key, PROCESS, first * d)
     for t in range(n):
-        top = -math.inf
-        for a in range(k):
-            mean = dot(env.actions[a], env.z)
-            means[t, a] = mean
-            top = max(top, mean)
-        best[t] = top
+        best[t] = look(env, env.z, means[t])
         noise[t] *= env.deviation
-        _advance(env, normals[t * d : (t + 1) * d])
+        advance(env, env.z, env.next, normals[t * d : (t + 1) * d])

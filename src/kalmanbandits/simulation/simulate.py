@@ -16,7 +16,8 @@ from kalmanbandits.systems.replay import Replay
 if TYPE_CHECKING:
     import xarray
 
-BACKENDS = ("cpu",)
+BACKENDS = ("cpu", "gpu")
+PRECISIONS = ("float64", "float32")
 
 
 def simulate(
@@ -32,6 +33,7 @@ def simulate(
     threads: int | None = None,
     progress: Progress | None = None,
     backend: str = "cpu",
+    precision: str = "float64",
 ) -> xarray.Dataset:
     """Let every policy play the same `runs` trajectories of `system`, `rounds` rounds each.
 
@@ -51,6 +53,10 @@ def simulate(
     number of `threads` and whatever other policies take part. `progress(done, total)` is called now and then
     from the calling thread, in rounds times policies.
 
+    `backend="gpu"` plays on an NVIDIA card: the same choices, and sums that differ by rounding alone. There
+    `precision="float32"` is twice as fast; its results are equal in law, not number by number. `threads` are
+    the CPU's.
+
     >>> from kalmanbandits.systems import rotation
     >>> from kalmanbandits.policies import UBSS, Random
     >>> system = rotation(theta=5 * np.pi / 8)
@@ -59,16 +65,58 @@ def simulate(
     >>> bool(mean.sel(policy="UBSS") < 0.3 * mean.sel(policy="Random"))
     True
     """
-    one_of("backend", backend, BACKENDS)
+    check_backend(backend, precision, system)
     specs = _check_policies(policies, check_source(system))
     rounds, runs = _check_rounds(rounds, system), whole("runs", runs, 1)
     first_run = whole("first_run", first_run, 0)
     points = check_checkpoints(checkpoints, rounds)
     workers = available_cores() if threads is None else whole("threads", threads, 1)
     numbers = range(first_run, first_run + runs)
-    batch = Batch(system, specs, rounds, numbers, whole("seed", seed, 0), points, trace)
+    what = (system, specs, rounds, numbers, whole("seed", seed, 0), points, trace)
+    if backend == "gpu":
+        from kalmanbandits.simulation.gpu import CardBatch
+
+        batch: Batch = CardBatch(*what, names=list(policies), precision=precision)
+    else:
+        batch = Batch(*what)
     batch.run(workers, progress)
     return _dataset(batch, list(policies))
+
+
+World = tuple[LinearGaussianSystem, Mapping[str, Spec], range]
+
+
+def simulate_together(
+    worlds: Sequence[World],
+    rounds: int,
+    seed: int,
+    checkpoints: int | Sequence[int],
+    progress: Progress | None = None,
+) -> list[xarray.Dataset]:
+    """Many simulations at once on the card, each a system, its policies and its runs: all share launches."""
+    from kalmanbandits.simulation.gpu import CardBatch, play_together
+
+    points, batches = check_checkpoints(checkpoints, rounds), []
+    for system, policies, runs in worlds:
+        check_backend("gpu", "float64", system)
+        what = (system, _check_policies(policies, system), rounds, runs, seed, points, False)
+        batches.append(CardBatch(*what, names=list(policies), precision="float64"))
+    play_together(batches, progress)
+    return [_dataset(batch, list(batch.names)) for batch in batches]
+
+
+def check_backend(backend: str, precision: str, system: LinearGaussianSystem | Replay) -> None:
+    """Whether `system` can be played there, and in this precision."""
+    one_of("backend", backend, BACKENDS)
+    one_of("precision", precision, PRECISIONS)
+    if backend == "gpu":
+        from kalmanbandits.simulation.gpu import check_card
+
+        check_card(check_source(system))
+    elif precision != "float64":
+        raise InvalidArgument(
+            f'precision must be "float64" on the CPU, got {precision!r} (single needs backend="gpu")'
+        )
 
 
 def check_source(system: Any) -> LinearGaussianSystem | Replay:

@@ -21,7 +21,7 @@ MANIFEST = "manifest.json"
 NAME, FORMAT = "kalmanbandits study", 1
 
 
-def manifest(study: Study) -> dict[str, Any]:
+def manifest(study: Study, backend: str) -> dict[str, Any]:
     """What is known of a study before it has been played."""
     return {
         "name": NAME,
@@ -36,7 +36,7 @@ def manifest(study: Study) -> dict[str, Any]:
         "blocks": blocks(study),
         "changes": study.changes.to_dict(),
         "files": study.files,
-        "versions": versions(),
+        "versions": versions(backend),
         "commit": commit(Path.cwd()),
         "machine": machine(),
         "started": now(),
@@ -46,7 +46,7 @@ def manifest(study: Study) -> dict[str, Any]:
     }
 
 
-def versions() -> dict[str, str]:
+def versions(backend: str) -> dict[str, str]:
     """What bit-equal numbers depend on, and the version of Python, on which they do not."""
     return {
         "kalmanbandits": __version__,
@@ -54,6 +54,7 @@ def versions() -> dict[str, str]:
         "numpy": np.__version__,
         "numba": numba.__version__,
         "architecture": platform.machine(),
+        "backend": backend,
         "python": platform.python_version(),
     }
 

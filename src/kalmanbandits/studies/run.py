@@ -6,20 +6,21 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from kalmanbandits.errors import whole
-from kalmanbandits.simulation import simulate
+from kalmanbandits.errors import one_of, whole
 from kalmanbandits.simulation.cpu import available_cores
+from kalmanbandits.simulation.simulate import BACKENDS, World, simulate, simulate_together
 from kalmanbandits.studies.layout import Chunk
 from kalmanbandits.studies.results import Results
 from kalmanbandits.studies.spec import Study
 from kalmanbandits.studies.store import Store, open_store
 
 Progress = Callable[[int, int], None]
+TOGETHER = 1 << 18  # runs of a policy that are played on the card together: enough to fill it
 
 
 def run_study(
@@ -29,22 +30,25 @@ def run_study(
     jobs: int | None = None,
     resume: bool = True,
     progress: Progress | None = None,
+    backend: str = "cpu",
 ) -> Results:
-    """Play what is missing of `study` in `folder`, on `jobs` threads (default: all cores).
+    """Play what is missing of `study` in `folder`, on `jobs` threads (default: all cores) or on a card.
 
     Killed at any moment and called again, it goes on where it was; the numbers are the same bits however
     often that happened and whatever `jobs` is. `resume=False` starts anew. `progress(done, total)` is called
     about ten times a second from the calling thread, in rounds times policies; the first call says what was
     there already. A Ctrl-C or an error stops the threads within a moment and keeps every finished chunk.
+    `backend="gpu"` needs an NVIDIA card: see `simulate`.
     """
     import xarray  # noqa: F401 - before the threads, which all need it
     import zarr  # noqa: F401
 
     workers = available_cores() if jobs is None else whole("jobs", jobs, 1, "the number of threads")
-    with open_store(study, Path(folder), resume=resume) as store:
+    one_of("backend", backend, BACKENDS)
+    with open_store(study, Path(folder), resume=resume, backend=backend) as store:
         began = time.monotonic()
         try:
-            _Work(store, workers).do(progress)
+            (_Work(store, workers) if backend == "cpu" else _CardWork(store, 1)).do(progress)
         except BaseException:
             with contextlib.suppress(OSError):  # a full disk: the ledger as it is will do
                 store.close(time.monotonic() - began)
@@ -111,41 +115,78 @@ class _Work:
     def work(self) -> None:
         """One thread: a chunk after the other."""
         try:
-            while not self.stop.is_set():
-                try:
-                    chunk = self.tasks.get_nowait()
-                except queue.Empty:
-                    return
-                self.store.write(chunk, self.play(chunk))
-                with self.counting:
-                    self.done += self.rounds(chunk)
-                    del self.under_way[chunk]
+            while chunks := self.take():
+                for chunk, measures in zip(chunks, self.play(chunks), strict=True):
+                    self.store.write(chunk, measures)
+                    with self.counting:
+                        self.done += self.rounds(chunk)
+                        self.under_way.pop(chunk, None)
         except _Stopped:
             pass
         except BaseException as error:  # handed to the calling thread
             self.errors.append(error)
             self.stop.set()
 
-    def play(self, chunk: Chunk) -> dict[str, Any]:
-        """The measures of a chunk."""
-        study, cell = self.study, self.study.cells[chunk.cell]
-        runs = self.store.layout(chunk.cell).runs(chunk)
+    def take(self) -> list[Chunk]:
+        """The next chunks to play; none when all are done or taken, or when nobody wants them any more."""
+        if self.stop.is_set():
+            return []
+        try:
+            return [self.tasks.get_nowait()]
+        except queue.Empty:
+            return []
 
-        def watch(done: int, total: int) -> None:
+    def watch(self, chunk: Chunk) -> Progress:
+        """What `simulate` calls now and then while it plays `chunk`."""
+
+        def note(done: int, total: int) -> None:
             with self.counting:
                 self.under_way[chunk] = done
             if self.stop.is_set():
                 raise _Stopped
 
-        result = simulate(
-            cell.system,
-            cell.policies,
-            rounds=study.rounds,
-            runs=len(runs),
-            seed=study.seed,
-            checkpoints=study.checkpoints,
-            first_run=runs.start,
-            threads=self.threads,
-            progress=watch,
-        )
-        return {measure: result[measure].values for measure in study.measures}
+        return note
+
+    def world(self, chunk: Chunk) -> World:
+        """The system, the policies and the runs of a chunk."""
+        cell = self.study.cells[chunk.cell]
+        return cell.system, cell.policies, self.store.layout(chunk.cell).runs(chunk)
+
+    def play(self, chunks: Sequence[Chunk]) -> Iterator[dict[str, Any]]:
+        """The measures of each chunk."""
+        study = self.study
+        for chunk in chunks:
+            system, policies, runs = self.world(chunk)
+            result = simulate(
+                system,
+                policies,
+                rounds=study.rounds,
+                runs=len(runs),
+                seed=study.seed,
+                checkpoints=study.checkpoints,
+                first_run=runs.start,
+                threads=self.threads,
+                progress=self.watch(chunk),
+            )
+            yield {measure: result[measure].values for measure in study.measures}
+
+
+class _CardWork(_Work):
+    """The same on a card: as many chunks at once as fill it."""
+
+    def take(self) -> list[Chunk]:
+        """So many of the next chunks."""
+        chunks: list[Chunk] = []
+        while sum(len(self.world(chunk)[2]) for chunk in chunks) < TOGETHER:
+            chunk = super().take()
+            if not chunk:
+                break
+            chunks += chunk
+        return chunks
+
+    def play(self, chunks: Sequence[Chunk]) -> Iterator[dict[str, Any]]:
+        """The measures of each chunk, all played together."""
+        study, watch = self.study, self.watch(chunks[0])
+        worlds = [self.world(chunk) for chunk in chunks]
+        for result in simulate_together(worlds, study.rounds, study.seed, study.checkpoints, watch):
+            yield {measure: result[measure].values for measure in study.measures}

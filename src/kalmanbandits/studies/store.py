@@ -102,7 +102,7 @@ class Store:
 
 
 @contextmanager
-def open_store(study: Study, folder: Path, *, resume: bool) -> Iterator[Store]:
+def open_store(study: Study, folder: Path, *, resume: bool, backend: str = "cpu") -> Iterator[Store]:
     """The store of `study` in `folder`, locked, checked, and ready to be written.
 
     Chunks whose files are missing or damaged are no longer in its ledger, so that they are computed again.
@@ -113,10 +113,10 @@ def open_store(study: Study, folder: Path, *, resume: bool) -> Iterator[Store]:
         known = None
         if check_folder(folder) and resume:
             known = read_manifest(folder)
-            check_same(folder, study, known)
+            check_same(folder, study, known, backend)
         if not resume:
             clear(folder)
-        begun = manifest(study)
+        begun = manifest(study, backend)
         if known is not None:
             begun |= {key: known[key] for key in ("blocks", "started", "finished", "seconds", "size")}
         shutil.rmtree(folder / TEMPORARY, ignore_errors=True)
@@ -171,7 +171,7 @@ def clear(folder: Path) -> None:
         shutil.rmtree(folder / DATA)
 
 
-def check_same(folder: Path, study: Study, known: dict[str, Any]) -> None:
+def check_same(folder: Path, study: Study, known: dict[str, Any], backend: str) -> None:
     """Refuse a store whose numbers are not those that `study` would give here and now."""
     ways = "go on with what made it, give another folder, or start anew with --fresh"
     if known["hash"] != study.hash():
@@ -182,7 +182,7 @@ def check_same(folder: Path, study: Study, known: dict[str, Any]) -> None:
             changed = []
         said = listed(changed) if changed else "the same words now mean other systems or policies"
         raise StoreRefused(f"{folder} holds another study: {said} ({ways})")
-    here = versions()
+    here = versions(backend)
     changed = [
         f"{name}: {known['versions'].get(name)} in the store, {here[name]} here"
         for name in here

@@ -1,0 +1,168 @@
+"""Compiling the kernels for a card: what numba-cuda is told beyond the kernels' own source.
+
+The kernels are those of the CPU, unchanged. For the length of one compilation these rules hold:
+
+* a verb (`score`, `update`, `peek`) is the policy's own function;
+* two functions of `streams` are written in 32-bit integers, which suit the card, and give the same bits;
+* constant arrays lie in global memory: constant memory answers one address at a time, and the table of the
+  normal deviates is read at another address by every thread;
+* in single precision, wherever Numba would compute in float64 it computes in float32: literals, quotients of
+  integers, products of an integer and a float32. So no kernel needs to know of single precision. Quotients
+  and roots are the card's quick ones, right to two units in the last place.
+
+numba-cuda has no public place for such rules: they are put on its contexts and taken off again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import warnings
+from collections.abc import Callable, Iterator
+from types import FunctionType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numba.core import config, types
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.dispatcher import Dispatcher
+
+from kalmanbandits.policies import verbs
+from kalmanbandits.streams import _PIECES
+from kalmanbandits.streams import normal_from_word as cpu_normal_from_word
+from kalmanbandits.streams import philox as cpu_philox
+
+if not hasattr(np, "row_stack"):  # gone from NumPy 2.5, and numba-cuda 0.30 asks for it
+    np.row_stack = np.vstack  # noqa: NPY201
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # without numba-cuda: that Numba's own CUDA target is an old one
+    cuda: Any = importlib.import_module("numba.cuda")
+
+SIMULATED = bool(config.ENABLE_CUDASIM)  # type: ignore[attr-defined]
+
+_1, _2, _5, _26, _31 = (np.uint32(number) for number in (1, 2, 5, 26, 31))
+_REST, _FRACTION, _UNIT = np.uint32(0x7FFFFFFF), np.uint32(0x3FFFFFF), 2.0**-26
+_32, _M0, _M1 = np.uint64(32), np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+_W0, _W1 = np.uint32(0x9E3779B9), np.uint32(0xBB67AE85)
+
+
+def philox(block: Any, purpose: Any, key: Any) -> Any:
+    """`streams.philox` with words of 32 bits."""
+    c0, c1 = np.uint32(block), np.uint32(block >> _32)
+    c2, c3 = np.uint32(purpose), np.uint32(purpose >> _32)
+    k0, k1 = np.uint32(key), np.uint32(key >> _32)
+    for _ in range(10):
+        p0, p1 = _M0 * np.uint64(c0), _M1 * np.uint64(c2)
+        c0, c1 = np.uint32(np.uint32(p1 >> _32) ^ c1 ^ k0), np.uint32(p1)
+        c2, c3 = np.uint32(np.uint32(p0 >> _32) ^ c3 ^ k1), np.uint32(p0)
+        k0, k1 = np.uint32(k0 + _W0), np.uint32(k1 + _W1)
+    return c0, c1, c2, c3
+
+
+def normal_from_word(w: Any) -> Any:
+    """`streams.normal_from_word` with words of 32 bits: an octave is a number of leading zeros."""
+    word = np.uint32(w)
+    upper = word > _REST
+    rest = word & _REST
+    odd = np.uint32(_2 * (_REST - rest if upper else rest) + _1)
+    zeros = np.uint32(cuda.clz(odd))
+    mantissa = np.uint32(odd << zeros)
+    a = _PIECES[np.int32(((_31 - zeros) << _5) | ((mantissa >> _26) & _31))]
+    f = np.float64(np.int32(mantissa & _FRACTION)) * _UNIT
+    x = ((a[3] * f + a[2]) * f + a[1]) * f + a[0]
+    return -x if upper else x
+
+
+class Rules:
+    """What holds while a kernel for one policy and precision is compiled."""
+
+    def __init__(self, kernel: verbs.Kernel, precision: str) -> None:
+        self.narrow = precision == "float32"
+        self.instead: dict[Any, Any] = {
+            verbs.score: kernel.score,
+            verbs.update: kernel.update,
+            verbs.peek: kernel.peek,
+            cpu_philox: philox,
+            cpu_normal_from_word: normal_from_word,
+        }
+        self.functions: dict[Any, Any] = {}
+
+    def device_function(self, function: Any) -> Any:
+        """`function`, of Python or of the CPU, as one for the card: compiled under these rules alone."""
+        function = self.instead.get(function, function)
+        source = getattr(function, "py_func", function)
+        if source not in self.functions:
+            self.functions[source] = cuda.jit(source, device=True, forceinline=True)
+        return self.functions[source]
+
+    def value(self, value: Any) -> Any:
+        """What stands for a global value of the source."""
+        compiled = isinstance(value, Dispatcher) and value not in self.functions.values()
+        if compiled or (isinstance(value, FunctionType) and value.__module__.startswith("kalmanbandits.")):
+            return self.device_function(value)
+        if self.narrow and isinstance(value, np.ndarray) and value.dtype == np.float64:
+            return value.astype(np.float32)
+        return value
+
+    def type(self, found: Any) -> Any:
+        """What stands for a type that Numba found."""
+        if not self.narrow:
+            return found
+        if isinstance(found, types.NumberClass) and found.dtype == types.float64:
+            return types.NumberClass(types.float32)
+        return types.float32 if found == types.float64 else found
+
+    def signature(self, resolve: Callable[..., Any], function: Any, arguments: Any, keywords: Any) -> Any:
+        """The signature of a call; where it would compute in float64, that of the same in float32."""
+        found = resolve(function, arguments, keywords)
+        if not self.narrow or found is None or types.float64 not in (found.return_type, *found.args):
+            return found
+        short = [types.float32 if isinstance(a, types.Number) else a for a in arguments]
+        return resolve(function, tuple(short), keywords)
+
+
+@contextlib.contextmanager
+def compiling(
+    kernel: verbs.Kernel, precision: str, capability: tuple[int, int] | None = None
+) -> Iterator[Rules]:
+    """Compile for the card inside this: with the policy's functions, and in this precision.
+
+    With a `capability` no card is asked for its own.
+    """
+    dispatcher: Any = importlib.import_module("numba.cuda.dispatcher")
+    nvvm: Any = importlib.import_module("numba.cuda.cudadrv.nvvm")
+    cuda_target = importlib.import_module("numba.cuda.descriptor").cuda_target
+    rules = Rules(kernel, precision)
+    typing, target = cuda_target.typing_context, cuda_target.target_context
+    value_type, function_type = typing.resolve_value_type, typing.resolve_function_type
+    unify, constant_array = typing.unify_types, target.make_constant_array
+
+    def in_global_memory(builder: Any, kind: Any, values: Any) -> Any:
+        space, nvvm.ADDRSPACE_CONSTANT = nvvm.ADDRSPACE_CONSTANT, nvvm.ADDRSPACE_GLOBAL
+        try:
+            array = constant_array(builder, kind, rules.value(values))
+        finally:
+            nvvm.ADDRSPACE_CONSTANT = space
+        for variable in builder.module.global_values:
+            if variable.name.startswith("_cudapy_cmem"):
+                variable.align = 16  # so that a row of the table is read by one instruction
+        return array
+
+    device, compile_ir = dispatcher.get_current_device, nvvm.compile_ir
+    with global_compiler_lock:
+        if capability is not None:
+            dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=capability)
+        typing.resolve_value_type = lambda value: rules.type(value_type(rules.value(value)))
+        typing.resolve_function_type = functools.partial(rules.signature, function_type)
+        typing.unify_types = lambda *found: rules.type(unify(*found))
+        target.make_constant_array = in_global_memory
+        if rules.narrow:
+            nvvm.compile_ir = functools.partial(compile_ir, ftz=True, prec_div=False, prec_sqrt=False)
+        try:
+            yield rules
+        finally:
+            del typing.resolve_value_type, typing.resolve_function_type, typing.unify_types
+            del target.make_constant_array
+            dispatcher.get_current_device, nvvm.compile_ir = device, compile_ir

@@ -1,0 +1,239 @@
+"""The one CUDA kernel: some rounds of one run of one policy in every thread.
+
+    draw ► look ► peek ► select ► reward ► measure ► learn ► advance
+
+The functions are those of the CPU. Four rounds at a time have the deviates they need in whole blocks of the
+generator, whatever the dimension of the state. Sums are written down at a checkpoint, or at the end of a
+launch, and begin anew: single precision then loses nothing over many rounds, and the host adds them up.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba.core import types
+
+from kalmanbandits.policies.verbs import KERNELS, learn, peek, select
+from kalmanbandits.simulation.environment import advance, look, start
+from kalmanbandits.simulation.gpu_compiler import SIMULATED, compiling, cuda
+from kalmanbandits.streams import MEASUREMENT, PROCESS, normal_from_word, philox
+
+
+def word_type(precision: str) -> Any:
+    """Memories travel as words as wide as their numbers."""
+    return np.dtype(np.uint64 if precision == "float64" else np.uint32)
+
+
+def card_dtype(dtype: Any, precision: str) -> Any:
+    """The type of a record on the card: in single precision its 8-byte numbers take 4."""
+    if precision == "float64":
+        return dtype
+    fields = []
+    for name in dtype.names:
+        base, shape = dtype[name].subdtype or (dtype[name], ())
+        fields.append((name, np.dtype(f"{base.kind}4") if base.itemsize == 8 else base, shape))
+    return np.dtype(fields, align=True)
+
+
+def card_record(record: Any, precision: str) -> Any:
+    """A record (an array of one) as the card has it."""
+    result = np.zeros(1, card_dtype(record.dtype, precision))
+    for name in record.dtype.names:
+        result[name] = record[name]
+    return result
+
+
+def make_play(d: int, k: int, precision: str, trace: bool) -> Any:
+    """The function that plays rounds `first` … `last` − 1 of thread `i`; sizes are constants in it."""
+    real = np.dtype(precision)
+    quarter, together = d // 4, d % 4 != 0
+    draws = 4 * d if together else d
+
+    def play(
+        memory: Any,
+        env: Any,
+        key: Any,
+        i: Any,
+        first: Any,
+        last: Any,
+        checkpoints: Any,
+        states: Any,
+        sums: Any,
+        counts: Any,
+        choices: Any,
+        rewards: Any,
+    ) -> None:
+        z, following = cuda.local.array(d, real), cuda.local.array(d, real)
+        means, scores = cuda.local.array(k, real), cuda.local.array((k, 3), real)
+        xi, available = cuda.local.array(draws, real), cuda.local.array(k, np.bool_)
+        for a in range(k):
+            available[a] = True
+        point = 0
+        if first == 0:
+            start(env, z, key)
+            for c in range(checkpoints.shape[0]):
+                sums[i, c, 0], sums[i, c, 1], sums[i, c, 2], counts[i, c, 0] = 0.0, 0.0, 0.0, 0
+        else:
+            for j in range(d):
+                z[j] = states[i, j]
+            while checkpoints[point] <= first:
+                point += 1
+        regret, total, squares, predicted = 0.0, 0.0, 0.0, 0
+        t, stop = first, min(checkpoints[point], last)
+        while t < last:
+            block = np.uint64(t // 4)
+            w0, w1, w2, w3 = philox(block, MEASUREMENT, key)
+            if together:
+                draw(xi, block * np.uint64(d), d, key)
+            for j in range(min(4, last - t)):
+                best = look(env, z, means)
+                peek(memory, means, key, t)
+                arm = select(memory, scores, available, key, t)
+                # An index that is not known when compiling would force the arrays out of the registers.
+                mean, prediction = means[0], scores[0, 0]
+                for a in range(1, k):
+                    if a == arm:
+                        mean, prediction = means[a], scores[a, 0]
+                w = (w0 if j == 0 else w1) if j < 2 else (w2 if j == 2 else w3)
+                reward = mean + env.deviation * normal_from_word(w)
+                regret += best - mean
+                total += reward
+                error = reward - prediction
+                if error == error:  # not NaN: the policy had predicted something
+                    squares += error * error
+                    predicted += 1
+                learn(memory, arm, reward)
+                if together:
+                    advance(env, z, following, xi[j * d : (j + 1) * d])
+                else:
+                    draw(xi, np.uint64(t * quarter), quarter, key)
+                    advance(env, z, following, xi)
+                if trace:
+                    choices[i, t], rewards[i, t] = arm, reward
+                t += 1
+                if t == stop:
+                    sums[i, point, 0] += regret
+                    sums[i, point, 1] += total
+                    sums[i, point, 2] += squares
+                    counts[i, point, 0] += predicted
+                    for a in range(k):
+                        counts[i, point, a + 1] = memory.pulls[a]
+                    regret, total, squares, predicted = 0.0, 0.0, 0.0, 0
+                    if t < last:
+                        point += 1
+                        stop = min(checkpoints[point], last)
+        for j in range(d):
+            states[i, j] = z[j]
+
+    return play
+
+
+def draw(xi: Any, block: Any, blocks: Any, key: Any) -> None:
+    """Write the deviates of `blocks` blocks of the process noise into `xi`."""
+    for b in range(blocks):
+        w0, w1, w2, w3 = philox(block + np.uint64(b), PROCESS, key)
+        xi[4 * b], xi[4 * b + 1] = normal_from_word(w0), normal_from_word(w1)
+        xi[4 * b + 2], xi[4 * b + 3] = normal_from_word(w2), normal_from_word(w3)
+
+
+def make_kernel(play: Any, kind: Any, precision: str, place: str, block: int) -> Any:
+    """The kernel around `play`; `kind` is the memory's type, `place` where memories lie."""
+    word = word_type(precision)
+    size = kind.itemsize // word.itemsize
+    row = size | 1  # odd, so that threads side by side find their words in different banks
+    shared, local = place == "shared", place == "local"
+
+    def kernel(
+        envs: Any,
+        fresh: Any,
+        owners: Any,
+        keys: Any,
+        first: Any,
+        last: Any,
+        store: Any,
+        checkpoints: Any,
+        states: Any,
+        sums: Any,
+        counts: Any,
+        choices: Any,
+        rewards: Any,
+    ) -> None:
+        i = cuda.grid(1)
+        if i < keys.shape[0]:
+            if shared:
+                words = cuda.shared.array((block, row), word)[cuda.threadIdx.x, :size]
+            elif local:
+                words = cuda.local.array(size, word)
+            else:
+                words = store[i]
+            owner = owners[i]
+            if first == 0:
+                for w in range(size):
+                    words[w] = fresh[owner, w]
+            elif shared or local:
+                for w in range(size):
+                    words[w] = store[w, i]
+            memory, env, key = words.view(kind)[0], envs[owner], keys[i]
+            where = (checkpoints, states, sums, counts, choices, rewards)
+            play(memory, env, key, i, first, last, *where)
+            if shared or local:
+                for w in range(size):
+                    store[w, i] = words[w]
+
+    return kernel
+
+
+def signature(env_type: Any, precision: str) -> Any:
+    """The types of the kernel's arguments."""
+    from numba.np.numpy_support import from_dtype
+
+    def block(dtype: Any, dimensions: int) -> Any:
+        return types.Array(from_dtype(np.dtype(dtype)), dimensions, "C")
+
+    word, real = word_type(precision), np.dtype(precision)
+    work = (block(env_type, 1), block(word, 2), block(np.int32, 1), block(np.uint64, 1))
+    where = (block(word, 2), block(np.int64, 1), block(real, 2), block(real, 3), block(np.int32, 3))
+    return types.void(*work, types.int64, types.int64, *where, block(np.int32, 2), block(real, 2))
+
+
+class Kind(NamedTuple):
+    """All that a compilation depends on."""
+
+    kernel: str
+    memory: Any
+    env: Any
+    dimension: int
+    arms: int
+    precision: str
+    trace: bool
+    place: str
+    block: int
+
+
+def build(kind: Kind, device_function: Callable[[Any], Any]) -> Any:
+    """The kernel of a kind, in Python."""
+    play = make_play(kind.dimension, kind.arms, kind.precision, kind.trace)
+    return make_kernel(device_function(play), kind.memory, kind.precision, kind.place, kind.block)
+
+
+@functools.cache
+def compiled(kind: Kind) -> Any:
+    """The kernel of a kind, ready to launch; compiled once in a process."""
+    if SIMULATED:
+        return cuda.jit(build(kind, lambda play: play))
+    with compiling(KERNELS[kind.kernel], kind.precision) as rules:
+        kernel = cuda.jit(build(kind, rules.device_function))
+        kernel.compile(signature(kind.env, kind.precision).args)
+    return kernel
+
+
+def assembly(kind: Kind, capability: tuple[int, int] = (9, 0)) -> str:
+    """The PTX of a kernel for a compute capability; needs the compiler and no card."""
+    with compiling(KERNELS[kind.kernel], kind.precision, capability) as rules:
+        kernel = build(kind, rules.device_function)
+        arguments = signature(kind.env, kind.precision)
+        text, _ = cuda.compile(kernel, arguments, device=False, abi="numba", cc=capability, output="ptx")
+    return str(text)
