@@ -7,12 +7,13 @@ WORKERS ?= 2
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 UV := $(BIN)/uv
+PEERS := $(VENV)/peers/.stamp
 # One version of each package for every Python, so that types and numbers do not depend on which one runs.
 COMPILE := pip compile --quiet --universal --fork-strategy fewest --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce figure check format test soak bench bench-gpu bench-regret golden lock clean
+.PHONY: help setup reproduce figure check format test soak bench bench-peers bench-gpu bench-regret golden lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-13s %s\n", $$1, $$2 }'
@@ -46,9 +47,18 @@ format: setup ## sort imports and format, in place
 test: setup ## every test, on WORKERS processes (default 2); ARGS="-k name" narrows
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
-bench: setup ## speed on this machine
-	$(BIN)/python benchmarks/speed.py
+bench: setup $(PEERS) ## speed on this machine, against C++ and other libraries, into benchmarks/speed.md
+	PEERS_PYTHON=$(VENV)/peers/bin/python $(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/agent.py
+
+bench-peers: setup $(PEERS) ## the other libraries alone
+	PEERS_PYTHON=$(VENV)/peers/bin/python $(BIN)/python benchmarks/speed.py --peers
+
+# The other libraries have an environment of their own: what they need and what we need must not meet.
+$(PEERS): $(STAMP) benchmarks/peers/requirements.txt
+	$(UV) venv --quiet --allow-existing --python $(BIN)/python $(VENV)/peers
+	$(UV) pip sync --quiet --python $(VENV)/peers/bin/python --require-hashes benchmarks/peers/requirements.txt
+	touch $@
 
 bench-gpu: setup ## speed on an NVIDIA card, and every policy there against the CPU; needs the extra [gpu]
 	$(BIN)/python benchmarks/gpu.py
@@ -65,6 +75,7 @@ soak: setup ## kill a study and a journal hundreds of times, KILLS=300 by defaul
 lock: setup ## choose the versions in requirements*.txt anew where needed; ARGS=--upgrade takes the latest
 	$(UV) $(COMPILE) $(ARGS) pyproject.toml --output-file requirements.txt
 	$(UV) $(COMPILE) $(ARGS) --extra dev --constraint requirements.txt pyproject.toml --output-file requirements-dev.txt
+	$(UV) $(COMPILE) $(ARGS) benchmarks/peers/requirements.in --output-file benchmarks/peers/requirements.txt
 
 clean: ## remove the environment and everything built
 	rm -rf $(VENV) build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache

@@ -118,7 +118,7 @@ def group(spec: Any, precision: str, runs: int, rounds: int) -> Any:
     return gpu._Group([gpu._Job(batch, 0)])
 
 
-def speed(name: str, spec: Any, precision: str, rounds: int = 4_000) -> dict[str, Any]:
+def speed(name: str, spec: Any, precision: str, rounds: int = 10_000) -> dict[str, Any]:
     """Rounds a second of one policy, environment included, on a full card: the best of three."""
     began = time.perf_counter()
     made = group(spec, precision, FULL_CARD, rounds)

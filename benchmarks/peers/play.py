@@ -3,11 +3,10 @@
     python benchmarks/peers/play.py REWARDS.npy SECONDS
 
 `REWARDS.npy` holds what every arm would pay in every round (rounds, 2): drawing it is not counted here,
-though
-it is for this library. Each library is used as its documentation shows, one `select` and one `update` a
-round.
-UBSS with s = 1 is emulated by the linear bandit that comes nearest: its features are the last reward, in the
-column of the arm that gave it. Prints JSON: library -> job -> rounds a second, or why there is none.
+though it is for this library. Each library is used as its documentation shows, one `select` and one `update`
+a round. UBSS with s = 1 is emulated by the linear bandit that comes nearest: its features are the last
+reward, in the column of the arm that gave it. Prints JSON: library -> job -> rounds a second, or why there is
+none.
 """
 
 from __future__ import annotations
@@ -152,7 +151,7 @@ def pymab_linear() -> Round:
 
     def play(t: int, rewards: list[float]) -> tuple[int, float]:
         context = features(last[0])
-        context = np.stack([context, context], axis=1)
+        context = np.stack([context, context])
         arm = int(policy.select_action(context=context, rng=rng))
         policy.update(action=arm, reward=rewards[arm], context=context)
         last[0] = arm, rewards[arm]

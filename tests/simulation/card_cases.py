@@ -29,6 +29,21 @@ def players(system: kb.LinearGaussianSystem) -> dict[str, Any]:
     return {name: spec for name, spec in made.items() if KERNELS[spec.kernel].due is never}
 
 
+STUDY = """
+name = "card"
+rounds = 20
+runs = 3
+seed = 2
+checkpoints = 2
+[[systems]]
+family = "rotation"
+theta = [0.5, 1.0, 2.0]
+[[policies]]
+policy = "UCB"
+[[policies]]
+policy = "UBSS"
+window = 1
+"""
 ROTATION = kb.systems.rotation(theta=2.0)
 THREE = kb.systems.random_stable(arms=3, dimension=3, spectral_radius=0.9, seed=1)
 CASES: dict[str, Any] = {

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from card_cases import CASES, OPTIONS
+from card_cases import CASES, OPTIONS, STUDY
 
 import kalmanbandits as kb
 from kalmanbandits.simulation import gpu, gpu_kernel
+from kalmanbandits.studies import run_study
+from kalmanbandits.studies.spec import parse_study
 
 
 class Fields:
@@ -47,6 +49,7 @@ def main(target: Path) -> None:
         for name, (system, policies) in CASES.items():
             data = kb.simulate(system, policies, **OPTIONS, backend="gpu")
             results[name] = {measure: data[measure].values for measure in data}
+        run_study(parse_study(STUDY), target.with_name("study"), backend="gpu")
     target.write_bytes(pickle.dumps(results))
 
 

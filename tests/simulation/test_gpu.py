@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from card_cases import CASES, OPTIONS, ROTATION, players
+from card_cases import CASES, OPTIONS, ROTATION, STUDY, players
 
 import kalmanbandits as kb
 from kalmanbandits.errors import InvalidArgument
+from kalmanbandits.studies import Results, StoreRefused, run_study
+from kalmanbandits.studies.spec import parse_study
 from kalmanbandits.systems.replay import Replay
 
 HERE = Path(__file__).parent
@@ -29,7 +31,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Any:
     command = [sys.executable, str(HERE / "card_simulator.py"), str(target)]
     done = subprocess.run(command, env=os.environ | switches, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return pickle.loads(target.read_bytes())
+    return pickle.loads(target.read_bytes()) | {"study": target.with_name("study")}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -40,6 +42,20 @@ def test_card_plays_as_the_cpu_does(simulated: Any, case: str) -> None:
     for measure, theirs in simulated[case].items():
         np.testing.assert_allclose(theirs, ours[measure].values, rtol=1e-9, atol=1e-9, err_msg=measure)
     assert (simulated[case]["choice"] == ours["choice"].values).all()
+
+
+def test_studies_run_on_the_card(simulated: Any, tmp_path: Path) -> None:
+    study = parse_study(STUDY)
+    ours, theirs = run_study(study, tmp_path / "cpu"), Results.open(simulated["study"])
+    assert theirs.complete
+    assert theirs.manifest["versions"]["backend"] == "gpu"
+    for cell in range(len(study.cells)):
+        np.testing.assert_allclose(theirs.measure("regret", cell), ours.measure("regret", cell), rtol=1e-9)
+
+
+def test_card_and_cpu_do_not_share_a_store(simulated: Any) -> None:
+    with pytest.raises(StoreRefused, match="backend: gpu in the store, cpu here"):
+        run_study(parse_study(STUDY), simulated["study"])
 
 
 def test_without_a_card_it_says_what_to_do() -> None:
