@@ -13,7 +13,7 @@ COMPILE := pip compile --quiet --universal --fork-strategy fewest --python-versi
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce figure check format test soak bench bench-peers bench-gpu bench-regret golden lock clean
+.PHONY: help setup reproduce figure check format test soak bench bench-peers bench-gpu bench-regret bench-windows golden lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-13s %s\n", $$1, $$2 }'
@@ -62,9 +62,13 @@ $(PEERS): $(STAMP) benchmarks/peers/requirements.txt
 
 bench-gpu: setup ## speed on an NVIDIA card, and every policy there against the CPU; needs the extra [gpu]
 	$(BIN)/python benchmarks/gpu.py
+	$(BIN)/python benchmarks/speed.py --card
 
 bench-regret: setup ## regret of every policy over that of the filter that knows; ARGS="--runs 4" for a quick look
 	$(BIN)/python benchmarks/regret.py $(ARGS)
+
+bench-windows: setup ## regret of UBSS(window="auto") over that of the best fixed window
+	$(BIN)/python benchmarks/windows.py $(ARGS)
 
 golden: setup ## write the golden regrets anew; a change needs a reason in the CHANGELOG
 	$(BIN)/python tests/reference/golden.py

@@ -2,8 +2,8 @@
 
     make bench          (or: python benchmarks/speed.py; --peers measures the other libraries alone)
 
-Everything but the section on the GPU, which `make bench-gpu` measures where there is one, comes from one run
-on one machine.
+Everything but the section on the GPU, which `make bench-gpu` measures where there is one and writes alone
+(--card), comes from one run on one machine.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
 HERE = Path(__file__).parent
+CARD = "## On a card"
 OURS, SAME, STANDARD = "this library", "C++, same generator", "C++, standard library"
 
 
@@ -51,6 +52,14 @@ def main(only_peers: bool) -> None:
     result["gpu"] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
     (HERE / "speed.md").write_text(page(result), encoding="utf-8")
     picture(result, HERE / "speed.png")
+
+
+def write_card() -> None:
+    """Write the section on the GPU anew, from `gpu.json`, and leave the rest of the report as it is."""
+    path = HERE / "speed.md"
+    found = json.loads((HERE / "gpu.json").read_text(encoding="utf-8"))
+    rest = path.read_text(encoding="utf-8").split(CARD)[0].rstrip()
+    path.write_text(f"{rest}\n\n{_gpu(found)}\n", encoding="utf-8")
 
 
 def policies() -> dict[str, tuple[float, float]]:
@@ -170,7 +179,7 @@ def _gpu(found: dict[str, Any]) -> str:
     names, systems = ({line[key] for line in compared} for key in ("policy", "system"))
     head = ["10⁹ rounds a second", "float64", "float32", "memories lie in", "double operations in float32"]
     return (
-        "## On a card\n\n"
+        f"{CARD}\n\n"
         f"Written by `make bench-gpu`: {m['card']}, driver {m['driver']}, Python {m['python']}, numba-cuda "
         f"{m['numba-cuda']}, Numba {m['numba']}, NumPy {m['numpy']}. Compilation is not counted, the way to "
         f"the card is.\n\n{table(head, rows)}\n\n"
@@ -209,4 +218,7 @@ def picture(result: dict[str, Any], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main("--peers" in sys.argv[1:])
+    if "--card" in sys.argv[1:]:
+        write_card()
+    else:
+        main("--peers" in sys.argv[1:])

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import kalmanbandits
+from kalmanbandits.compilation import entry, jit, routine
 
 SOURCE = Path(kalmanbandits.__file__).parent
 SCRIPT = """
@@ -106,3 +107,23 @@ def test_editing_a_kernel_outside_the_package_is_seen_too(copied):
 def test_a_folder_that_cannot_be_written_costs_a_compilation_and_nothing_else(copied):
     (copied / "cache").write_text("in the way")
     assert run(copied) == (3.0, 0)
+
+
+@jit
+def _half(x):
+    return x / 2
+
+
+@routine
+def _quarter(x):
+    return _half(_half(x))
+
+
+@entry
+def _eighth(x):
+    return _half(_quarter(x))
+
+
+def test_kernels_that_kernels_call_can_be_called_from_python_too():
+    assert _eighth(8.0) == 1.0  # compiles the others for floats, without code for such calls
+    assert (_half(8.0), _quarter(8.0), _quarter(8), _eighth(8)) == (4.0, 2.0, 2.0, 1.0)

@@ -24,6 +24,8 @@ from typing import Any, TypeVar
 import numba
 from numba.core import config
 from numba.core.caching import FunctionCache
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
 from numba.core.serialize import dumps
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -36,17 +38,66 @@ UNUSED_AFTER = 30 * 24 * 3600.0  # seconds: code of older sources than this is s
 
 def jit(function: F) -> F:
     """Compile `function` for use inside other kernels; inlined there, so it costs no call."""
-    return numba.njit(function, forceinline=True, **OPTIONS)  # type: ignore[no-any-return]
+    return _inner(function, forceinline=True)
 
 
 def routine(function: F) -> F:
     """Compile `function` for use inside other kernels as a call of its own: for long or rare code."""
-    return numba.njit(function, **OPTIONS)  # type: ignore[no-any-return]
+    return _inner(function)
+
+
+def _inner(function: F, **options: Any) -> F:
+    """A kernel that kernels call. A call from Python works too, by code that is compiled when it comes."""
+    if config.DISABLE_JIT:  # type: ignore[attr-defined]
+        return function
+    options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": InnerCompiler}
+    compiled = numba.njit(function, **OPTIONS, **options)
+    from_python = numba.njit(function, **OPTIONS)
+    compiled._insert = lambda *_, **__: None  # or Numba would jump to machine code that is not there
+    compiled._compile_for_args = lambda *_, **__: from_python
+    return compiled  # type: ignore[no-any-return]
+
+
+class InnerLibrary(JITCodeLibrary):
+    """The code of a kernel that kernels call: kept as the compiler's own language, for linking.
+
+    Numba would optimise it and turn it into machine code that nobody runs, together with all that it calls:
+    at every level of calls anew, half the time of compiling. The `entry` has it linked in and does so once.
+    """
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()  # type: ignore[no-untyped-call]
+        self._verify_declare_only_symbols()  # type: ignore[no-untyped-call]
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        """None: it has no machine code."""
+        self._ensure_finalized()  # type: ignore[no-untyped-call]
+        return 0
+
+    @property
+    def codegen(self) -> Any:
+        """Where Numba calls `set_env`."""
+        return self
+
+    def set_env(self, name: str, environment: Any) -> None:
+        """Nothing to set: kernels use no Python objects. (Code loaded from the disk has none either.)"""
+
+
+class InnerCompiler(Compiler):
+    """Numba's compiler, with an `InnerLibrary` for its result."""
+
+    def __init__(self, typing: Any, target: Any, library: Any, *rest: Any) -> None:
+        super().__init__(typing, target, InnerLibrary(target.codegen(), "inner"), *rest)  # type: ignore[no-untyped-call]
 
 
 def entry(function: F) -> F:
     """Compile `function` for calls from Python and keep its machine code on disk."""
-    compiled = numba.njit(function, **OPTIONS)
+    options = OPTIONS | {"no_cfunc_wrapper": True}  # the code for calls from C
+    compiled = numba.njit(function, **options)
     if not config.DISABLE_JIT:  # type: ignore[attr-defined]
         compiled._cache = KernelCache(function)
     return compiled  # type: ignore[no-any-return]

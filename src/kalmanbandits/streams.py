@@ -46,15 +46,15 @@ _PIECE, _BIAS = np.uint64(47), np.uint64(1023 << 5)
 _FRACTION, _UNIT = np.uint64((1 << 47) - 1), 2.0**-47
 
 
-def _inverse_normal_pieces() -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Coefficients (1024, 4) of the cubic pieces of Φ⁻¹ on p = odd·2⁻³³, by octave of the odd number."""
-    octave, piece = np.divmod(np.arange(1024), 32)
+def inverse_normal_pieces(pieces: int = 32) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Coefficients (32 · pieces, 4) of the cubics of Φ⁻¹ on p = odd·2⁻³³, by octave of the odd number."""
+    octave, piece = np.divmod(np.arange(32 * pieces), pieces)
     nodes = 0.5 - 0.5 * np.cos(np.pi * (np.arange(4) + 0.5) / 4)  # Chebyshev's, on [0, 1]
-    p = np.exp2(octave[:, None] - 33.0) * (1 + (piece[:, None] + nodes) / 32)
+    p = np.exp2(octave[:, None] - 33.0) * (1 + (piece[:, None] + nodes) / pieces)
     return np.ascontiguousarray(np.linalg.solve(np.vander(nodes, increasing=True), ndtri(p).T).T)
 
 
-_PIECES = _inverse_normal_pieces()
+_PIECES = inverse_normal_pieces()
 
 
 def stream_key(seed: int, run: int = 0) -> np.uint64:

@@ -12,6 +12,7 @@ from kalmanbandits.compilation import jit
 from kalmanbandits.policies import Policy, register_kernel
 from kalmanbandits.policies.plain import PlainPolicy
 from kalmanbandits.policies.verbs import KERNELS
+from kalmanbandits.saving import lasting_fields
 
 SYSTEM = kb.systems.rotation(theta=2.0)
 ROUNDS = 60
@@ -74,6 +75,7 @@ POLICIES = [
     kb.LinearThompson(arms=3, window=2),
     kb.UBSS(arms=3, window=1),
     kb.UBSS(arms=3, window=2),
+    kb.UBSS(arms=3, window="auto"),
     kb.KalmanGreedy(SYSTEM),
     kb.KalmanUCB(SYSTEM),
     kb.KalmanThompson(SYSTEM),
@@ -104,6 +106,7 @@ def in_order(policy: Policy, history: list[tuple[int, float | None]], seed: int 
 def bits(agent: kb.Agent) -> bytes:
     """All it knows, after one more choice: that overwrites what a policy scribbles while it chooses."""
     agent.select()
-    found = agent._play.memory.tobytes()
+    memory = agent._play.memory
+    found = b"".join(memory[name].tobytes() for name in lasting_fields(memory))
     agent._play.open = None
     return found

@@ -22,12 +22,13 @@ EXACT = [
     kb.DiscountedUCB(arms=2),
     kb.SlidingWindowThompson(arms=2, window=40),
     kb.DiscountedThompson(arms=2),
-    kb.ARUCB(arms=2, lags=6),  # an opening of 8 rounds for two arms as for three
+    kb.ARUCB(arms=2, lags=4),  # an opening of 6 rounds for two arms as for three
     kb.LARL(arms=2, opening=40),
     kb.LinearThompson(arms=2, window=2),
     kb.UBSS(arms=2, window=1),
     kb.UBSS(arms=2, window=2),
     kb.UBSS(arms=2, window=2, bonus="printed"),
+    kb.UBSS(arms=2, window="auto"),
     Follower(arms=2),
     Refitted(arms=2),
 ]

@@ -55,11 +55,12 @@ TABLE = [
     UBSS(arms=3, window=2, bonus="printed", B_R=3.0),
     UBSS(arms=3, window=1, bonus="gaussian"),
     UBSS(arms=3, window=1, bonus="none"),
+    UBSS(arms=2, window="auto"),
     KalmanGreedy(SYSTEM),
     KalmanUCB(SYSTEM),
     KalmanThompson(SYSTEM),
     KalmanLookahead(SYSTEM),
-    KalmanLookahead(random_stable(arms=5, dimension=3, spectral_radius=0.95, seed=4)),
+    KalmanLookahead(random_stable(arms=4, dimension=4, spectral_radius=0.95, seed=4)),
 ]
 
 

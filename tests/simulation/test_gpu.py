@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 from card_cases import CASES, OPTIONS, ROTATION, STUDY, players
 
 import kalmanbandits as kb
+from kalmanbandits import streams
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.studies import Results, StoreRefused, run_study
 from kalmanbandits.studies.spec import parse_study
@@ -67,6 +69,18 @@ def test_without_a_card_it_says_what_to_do() -> None:
         kb.simulate(ROTATION, {"UCB": kb.UCB(arms=2)}, rounds=10, backend="gpu")
 
 
+def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kalmanbandits.simulation import gpu
+
+    def missing() -> None:
+        raise OSError("libNVVM cannot be found")
+
+    monkeypatch.setattr(gpu, "importlib", SimpleNamespace(util=SimpleNamespace(find_spec=str)))
+    monkeypatch.setattr(gpu, "cuda", SimpleNamespace(is_available=lambda: True))
+    monkeypatch.setattr(gpu, "load_compiler", missing)
+    assert "numba-cuda[cu13]" in gpu._fault.__wrapped__()
+
+
 def test_single_precision_is_for_the_card() -> None:
     with pytest.raises(InvalidArgument, match='precision must be "float64" on the CPU'):
         kb.simulate(ROTATION, {"UCB": kb.UCB(arms=2)}, rounds=10, precision="float32")
@@ -109,6 +123,42 @@ def test_tables_are_refused() -> None:
 
     with pytest.raises(InvalidArgument, match=r"system must be a LinearGaussianSystem.*got Replay"):
         gpu.check_card(Replay(np.zeros((5, 2))))
+
+
+@pytest.fixture
+def words(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The card's own functions in plain Python."""
+    from kalmanbandits.simulation import gpu_compiler
+
+    def product(a: Any, b: Any) -> Any:
+        return tuple(np.uint32(half) for half in divmod(int(a) * int(b), 2**32))
+
+    def shifted(a: Any, b: Any) -> Any:
+        return np.uint32((int(a) << int(b)) % 2**32)
+
+    monkeypatch.setattr(gpu_compiler, "product", product)
+    monkeypatch.setattr(gpu_compiler, "shifted", shifted)
+    monkeypatch.setattr(gpu_compiler, "cuda", SimpleNamespace(clz=lambda word: 32 - int(word).bit_length()))
+    return gpu_compiler
+
+
+WORDS = [0, 1, 2, 2**31 - 1, 2**31, 2**32 - 1, *np.random.default_rng(0).integers(0, 2**32, 2000)]
+
+
+def test_the_card_has_the_generator_of_the_cpu(words: Any) -> None:
+    for block, key in ((0, 0), (2**40 + 3, 2**64 - 5)):
+        address = np.uint64(block), streams.PROCESS, np.uint64(key)
+        with np.errstate(over="ignore"):
+            assert words.philox(*address) == streams.philox.py_func(*address)
+
+
+def test_the_card_has_the_deviates_of_the_cpu(words: Any) -> None:
+    double, single = (words.make_normal_from_word(words.PIECES[p]) for p in ("float64", "float32"))
+    with np.errstate(over="ignore"):
+        for word in WORDS:
+            deviate = streams.normal_from_word.py_func(np.uint64(word))
+            assert double(np.uint64(word)) == deviate
+            assert abs(single(np.uint64(word)) - deviate) < 2e-7
 
 
 def kind(spec: Any, precision: str) -> Any:

@@ -45,7 +45,7 @@ def test_says_where_a_policy_stands():
 
 
 def test_a_start_elsewhere_is_simulated():
-    bracket = best_obtainable(random_walk(2, initial_variance=4.0), rounds=500, runs=10)
+    bracket = best_obtainable(random_walk(4, initial_variance=4.0), rounds=500, runs=10)
     assert bracket.floor.error > 0
     assert bracket.floor.value < bracket.ceiling.value
 

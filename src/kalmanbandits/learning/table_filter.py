@@ -46,12 +46,15 @@ def filter_rows(
     """
     T, k = y.shape
     d = G.shape[0]
-    state, K, M = np.zeros(d), np.zeros(d), np.zeros((d, d))
-    cov = np.eye(d)
+    state, K, M, cov = np.zeros(d), np.zeros(d), np.zeros((d, d)), np.zeros((d, d))
+    for i in range(d):
+        cov[i, i] = 1.0
     likelihood = 0.0
     for t in range(T):
-        z[t] = state
-        P[t] = cov
+        for i in range(d):  # entry by entry, here and below: assigning whole arrays takes seconds to compile
+            z[t, i] = state[i]
+            for j in range(d):
+                P[t, i, j] = cov[i, j]
         for a in range(k):
             if math.isnan(y[t, a]):
                 continue
@@ -137,7 +140,9 @@ def smooth_rows(
             product(G, F[t], GF)
             product(P[t + 1], N, PN)
             product(PN, GF, lag)
-        J[:] = 0.0
+        for i in range(d):
+            for j in range(d):
+                J[i, j] = 0.0
         for a in range(k):
             if not math.isnan(y[t, a]):
                 for i in range(d):

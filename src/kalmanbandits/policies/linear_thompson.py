@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from kalmanbandits.compilation import jit
-from kalmanbandits.errors import positive
+from kalmanbandits.errors import positive, whole
 from kalmanbandits.learning.ridge import spread
 from kalmanbandits.policies.random import chance
 from kalmanbandits.policies.spec import Memory, Policy
@@ -39,8 +39,8 @@ class LinearThompson(Policy):
     deterministic: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        models = self._models()
-        self._set(arms=models.arms, window=models.window, v=positive("v", self.v))
+        window = whole("window", self.window, 1, "the number of last rewards to predict from")
+        self._set(arms=UBSS(arms=self.arms, window=window).arms, window=window, v=positive("v", self.v))
 
     @property
     def scale_free(self) -> bool:

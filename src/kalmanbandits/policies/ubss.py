@@ -12,14 +12,15 @@ from kalmanbandits.compilation import jit
 from kalmanbandits.errors import InvalidArgument, one_of, positive, probability, whole
 from kalmanbandits.learning.codes import decode, encode, shift
 from kalmanbandits.learning.ridge import begin, observe, spread
+from kalmanbandits.policies import ubss_auto
 from kalmanbandits.policies.random import chance
 from kalmanbandits.policies.spec import Memory, Policy, check_arms, check_system
+from kalmanbandits.policies.ubss_auto import LARGEST
 from kalmanbandits.policies.verbs import register_kernel
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
 BONUSES = ("none", "scaled", "printed", "gaussian")
 NONE, SCALED, PRINTED, GAUSSIAN = range(4)
-LARGEST = 2**30  # bytes of memory a window may ask for
 FORGET = 0.999  # of the running prediction error, a round
 MODELS = ("V", "inverse", "b", "G", "N", "growth", "width")  # fields with a row for each code and arm
 SHARE = 0.01  # λ as a share of the mean square of the first rewards
@@ -49,10 +50,14 @@ class UBSS(Policy):
     8
 
     The constants carry the paper's letters; `"scaled"` uses `delta_e` alone, `"none"` `lambda_` alone.
+
+    `window="auto"` learns windows 1 to 4 together, each model shrunk towards that of the next shorter window,
+    and acts by the window whose one-step predictions have been best; with many arms, by fewer windows. Its
+    width is z_{1−δ_e} standard deviations of the prediction, and it needs no other constant: `ubss_auto`.
     """
 
     arms: int
-    window: int = 2
+    window: int | str = 2
     bonus: str = "scaled"
     delta_e: float = 0.1
     delta_b: float = 0.1
@@ -71,9 +76,12 @@ class UBSS(Policy):
                 f"lambda_ must be left out when bonus is 'scaled', got {lambda_} "
                 "(it is then a share of the rewards' mean square)"
             )
+        window = self.window
+        if window != ubss_auto.AUTO:
+            window = whole("window", window, 1, 'the number of last rewards to predict from, or "auto"')
         self._set(
             arms=check_arms(self.arms),
-            window=whole("window", self.window, 1, "the number of last rewards to predict from"),
+            window=window,
             delta_e=probability("delta_e", self.delta_e),
             delta_b=probability("delta_b", self.delta_b),
             lambda_=None if lambda_ is None else positive("lambda_", lambda_),
@@ -81,12 +89,15 @@ class UBSS(Policy):
             B_R=positive("B_R", self.B_R),
             B_G=positive("B_G", self.B_G),
         )
-        if memory_size(self.arms, self.window) > LARGEST:
-            fits = max((s for s in range(1, self.window) if memory_size(self.arms, s) <= LARGEST), default=0)
+        if isinstance(window, str):
+            ubss_auto.check(self.arms, bonus, self.lambda_, self.delta_e)
+            self._set(kernel=ubss_auto.KERNEL)
+        elif memory_size(self.arms, window) > LARGEST:
+            fits = max((s for s in range(1, window) if memory_size(self.arms, s) <= LARGEST), default=0)
             way_out = f"the largest that fits is {fits}" if fits else "no window fits so many arms"
             raise InvalidArgument(
-                f"window must be smaller for {self.arms} arms, got {self.window}: {self.models:,} models "
-                f"would need {memory_size(self.arms, self.window) / 2**30:,.1f} GiB ({way_out})"
+                f"window must be smaller for {self.arms} arms, got {window}: {self.models:,} models "
+                f"would need {memory_size(self.arms, window) / 2**30:,.1f} GiB ({way_out})"
             )
 
     @classmethod
@@ -114,7 +125,9 @@ class UBSS(Policy):
 
     @property
     def models(self) -> int:
-        """k^{s+1}: one model for each arm and code."""
+        """k^{s+1}: one model for each arm and code. For `"auto"` those of all windows."""
+        if isinstance(self.window, str):
+            return ubss_auto.models(self.arms, ubss_auto.windows(self.arms))
         return int(self.arms ** (self.window + 1))
 
     @property
@@ -124,7 +137,10 @@ class UBSS(Policy):
 
     def fields(self) -> list[tuple[Any, ...]]:
         """One ridge per code and arm; the last rewards and actions; the constants."""
-        s, pairs = self.window, (self.arms**self.window, self.arms)
+        s = self.window
+        if isinstance(s, str):
+            return ubss_auto.fields(self.arms)
+        pairs = (self.arms**s, self.arms)
         return [
             ("V", "f8", (*pairs, s, s)),
             ("inverse", "f8", (*pairs, s, s)),
@@ -151,6 +167,9 @@ class UBSS(Policy):
 
     def start(self, memory: Any) -> None:
         """No model has seen anything; λ = 0 stands for one still to be taken from the rewards."""
+        if self.window == ubss_auto.AUTO:
+            ubss_auto.start(memory, self.bonus, self.delta_e)
+            return
         memory["bonus"] = BONUSES.index(self.bonus)
         memory["sigma"] = 0.0 if self.bonus == "scaled" else 1.0
         memory["lambda_"] = self.lambda_ or 0.0
@@ -160,6 +179,8 @@ class UBSS(Policy):
 
     def grow(self, memory: Memory, larger: Self) -> Memory:
         """Codes are written anew for more arms; the models that came with them are untried."""
+        if isinstance(self.window, str):
+            return ubss_auto.grow(memory, larger.memory())
         return with_new_codes(memory, larger.memory(), self.window)
 
 

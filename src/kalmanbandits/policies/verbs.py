@@ -16,12 +16,13 @@ uncompiled.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from numba.core import types
-from numba.extending import overload
+from numba.extending import lower_builtin, type_callable
 
 from kalmanbandits.compilation import entry, jit, note_foreign_kernel
 from kalmanbandits.errors import InvalidArgument
@@ -105,34 +106,31 @@ def due(memory: Any) -> Any:
     return kernel_of(memory).due(memory)
 
 
-@overload(score, strict=False, inline="always")
-def _score(memory: Any, arm: Any, key: Any, round: Any) -> Any:
-    function = kernel_of(memory).score
-    return lambda memory, arm, key, round: function(memory, arm, key, round)
+def _teach(verb: Callable[..., Any]) -> None:
+    """Tell the compiler that `verb` is the function of this name in the memory's kernel.
+
+    An `overload` would do as well, and compile a function more for each verb and type of memory.
+    """
+
+    def function(memory: Any) -> Any:
+        return types.Dispatcher(getattr(kernel_of(memory), verb.__name__))
+
+    def found(context: Any) -> Any:
+        def signature(memory: Any, *rest: Any) -> Any:
+            return function(memory).get_call_type(context, (memory, *rest), {})
+
+        signature.pysig = inspect.signature(verb)  # type: ignore[attr-defined]  # Numba's lowering has no *rest
+        return signature
+
+    def called(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return context.get_function(function(signature.args[0]), signature)(builder, arguments)
+
+    type_callable(verb)(found)
+    lower_builtin(verb, types.VarArg(types.Any))(called)  # type: ignore[no-untyped-call]
 
 
-@overload(update, strict=False, inline="always")
-def _update(memory: Any, arm: Any, reward: Any) -> Any:
-    function = kernel_of(memory).update
-    return lambda memory, arm, reward: function(memory, arm, reward)
-
-
-@overload(skip, strict=False, inline="always")
-def _skip(memory: Any, arm: Any) -> Any:
-    function = kernel_of(memory).skip
-    return lambda memory, arm: function(memory, arm)
-
-
-@overload(peek, strict=False, inline="always")
-def _peek(memory: Any, means: Any, key: Any, round: Any) -> Any:
-    function = kernel_of(memory).peek
-    return lambda memory, means, key, round: function(memory, means, key, round)
-
-
-@overload(due, strict=False, inline="always")
-def _due(memory: Any) -> Any:
-    function = kernel_of(memory).due
-    return lambda memory: function(memory)
+for _verb in (score, update, skip, peek, due):
+    _teach(_verb)
 
 
 @jit

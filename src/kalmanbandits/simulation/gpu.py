@@ -21,16 +21,18 @@ import numpy as np
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.policies.known_system import KnownSystemPolicy
 from kalmanbandits.policies.spec import Spec
+from kalmanbandits.policies.ubss import UBSS
 from kalmanbandits.policies.verbs import KERNELS, never
 from kalmanbandits.simulation.cpu import Batch, Progress
 from kalmanbandits.simulation.environment import environment
-from kalmanbandits.simulation.gpu_compiler import SIMULATED, cuda
+from kalmanbandits.simulation.gpu_compiler import SIMULATED, cuda, load_compiler
 from kalmanbandits.simulation.gpu_kernel import Kind, card_record, compiled, word_type
 from kalmanbandits.simulation.oracles import Oracle
 from kalmanbandits.streams import stream_key
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
 BLOCKS = (128, 64, 32)  # threads of a block
+FEW = (24, 16, 12, 8)  # the same for UBSS of a long window
 SHARED = 48 * 1024  # bytes of shared memory that a block may declare on every card
 SLICE = 0.2  # seconds of a launch
 FIRST = 1024  # rounds of the first launch, when nothing is known of its speed; a multiple of 4
@@ -63,7 +65,13 @@ def _fault() -> str:
         return ""
     if importlib.util.find_spec("numba_cuda") is None:
         return "numba-cuda is not installed"
-    return "" if cuda.is_available() else "no NVIDIA card or no driver was found"
+    if not cuda.is_available():
+        return "no NVIDIA card or no driver was found"
+    try:
+        load_compiler()
+    except Exception as error:
+        return f"no CUDA compiler, numba-cuda[cu12] or numba-cuda[cu13] by the driver's version: {error}"
+    return ""
 
 
 class CardBatch(Batch):
@@ -227,7 +235,9 @@ def _memory() -> tuple[int, int]:
 def _place(spec: Spec, size: int) -> tuple[str, int]:
     """Where memories of `size` bytes lie, and how many threads make a block."""
     if not isinstance(spec, (KnownSystemPolicy, Oracle)):
-        for block in BLOCKS:
+        # UBSS reads and writes whole matrices in every round, which even half a warp does faster in shared
+        # memory than a whole one in local memory. Others touch a few words of a large memory.
+        for block in BLOCKS + FEW if isinstance(spec, UBSS) else BLOCKS:
             if block * (size + 8) <= SHARED:
                 return "shared", block
     # A filter is indexed by constants alone: if it is a thread's own, what fits of it goes into registers.

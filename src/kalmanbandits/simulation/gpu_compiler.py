@@ -4,6 +4,7 @@ The kernels are those of the CPU, unchanged. For the length of one compilation t
 
 * a verb (`score`, `update`, `peek`) is the policy's own function;
 * two functions of `streams` are written in 32-bit integers, which suit the card, and give the same bits;
+  in single precision with a quarter of the table, which is what limits, and an error still below rounding;
 * constant arrays lie in global memory: constant memory answers one address at a time, and the table of the
   normal deviates is read at another address by every thread;
 * in single precision, wherever Numba would compute in float64 it computes in float32: literals, quotients of
@@ -24,12 +25,13 @@ from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba.core import config, types
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 
 from kalmanbandits.policies import verbs
-from kalmanbandits.streams import _PIECES
+from kalmanbandits.streams import inverse_normal_pieces
 from kalmanbandits.streams import normal_from_word as cpu_normal_from_word
 from kalmanbandits.streams import philox as cpu_philox
 
@@ -42,10 +44,46 @@ with warnings.catch_warnings():
 
 SIMULATED = bool(config.ENABLE_CUDASIM)  # type: ignore[attr-defined]
 
-_1, _2, _5, _26, _31 = (np.uint32(number) for number in (1, 2, 5, 26, 31))
-_REST, _FRACTION, _UNIT = np.uint32(0x7FFFFFFF), np.uint32(0x3FFFFFF), 2.0**-26
-_32, _M0, _M1 = np.uint64(32), np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+
+def load_compiler() -> None:
+    """Load the library that compiles for cards: numba-cuda comes without it."""
+    importlib.import_module("numba.cuda.cudadrv.nvvm").NVVM()
+
+
+# Of the inverse normal, an octave. 8 are within 2e-7; computing a cubic in float32 is up to 5e-7 off anyway.
+PIECES = {"float64": 32, "float32": 8}
+
+_1, _2, _32, _REST = np.uint32(1), np.uint32(2), np.uint64(32), np.uint32(0x7FFFFFFF)
+_M0, _M1 = np.uint32(0xD2511F53), np.uint32(0xCD9E8D57)
 _W0, _W1 = np.uint32(0x9E3779B9), np.uint32(0xBB67AE85)
+
+
+def instruction(text: str, results: int) -> Any:
+    """A function of two 32-bit words, with one or two results, that is one instruction of the card.
+
+    Numba does all its integer arithmetic in 64 bits, and the card's compiler does not see through that.
+    """
+    pair: Any = types.UniTuple(types.uint32, 2)  # type: ignore[no-untyped-call]
+    kind = pair if results == 2 else types.uint32
+
+    def made(context: Any, a: Any, b: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, words: Any) -> Any:
+            word = ir.IntType(32)
+            result = ir.LiteralStructType([word, word]) if results == 2 else word
+            asm = ir.InlineAsm(ir.FunctionType(result, [word, word]), text, "=r," * results + "r,r")
+            value = builder.call(asm, words)
+            if results == 1:
+                return value
+            return context.make_tuple(builder, kind, [builder.extract_value(value, i) for i in range(2)])
+
+        return kind(types.uint32, types.uint32), generate
+
+    return importlib.import_module("numba.cuda.extending").intrinsic(made)
+
+
+if not SIMULATED:
+    product = instruction("{.reg .u64 p; mul.wide.u32 p, $2, $3; mov.b64 {$1, $0}, p;}", 2)  # high, low
+    shifted = instruction("shl.b32 $0, $1, $2;", 1)
 
 
 def philox(block: Any, purpose: Any, key: Any) -> Any:
@@ -54,25 +92,38 @@ def philox(block: Any, purpose: Any, key: Any) -> Any:
     c2, c3 = np.uint32(purpose), np.uint32(purpose >> _32)
     k0, k1 = np.uint32(key), np.uint32(key >> _32)
     for _ in range(10):
-        p0, p1 = _M0 * np.uint64(c0), _M1 * np.uint64(c2)
-        c0, c1 = np.uint32(np.uint32(p1 >> _32) ^ c1 ^ k0), np.uint32(p1)
-        c2, c3 = np.uint32(np.uint32(p0 >> _32) ^ c3 ^ k1), np.uint32(p0)
+        (high0, low0), (high1, low1) = product(_M0, c0), product(_M1, c2)
+        c0, c1 = np.uint32(high1 ^ c1 ^ k0), low1
+        c2, c3 = np.uint32(high0 ^ c3 ^ k1), low0
         k0, k1 = np.uint32(k0 + _W0), np.uint32(k1 + _W1)
     return c0, c1, c2, c3
 
 
-def normal_from_word(w: Any) -> Any:
-    """`streams.normal_from_word` with words of 32 bits: an octave is a number of leading zeros."""
-    word = np.uint32(w)
-    upper = word > _REST
-    rest = word & _REST
-    odd = np.uint32(_2 * (_REST - rest if upper else rest) + _1)
-    zeros = np.uint32(cuda.clz(odd))
-    mantissa = np.uint32(odd << zeros)
-    a = _PIECES[np.int32(((_31 - zeros) << _5) | ((mantissa >> _26) & _31))]
-    f = np.float64(np.int32(mantissa & _FRACTION)) * _UNIT
-    x = ((a[3] * f + a[2]) * f + a[1]) * f + a[0]
-    return -x if upper else x
+@functools.cache
+def make_normal_from_word(pieces: int) -> Any:
+    """`streams.normal_from_word` with words of 32 bits: an octave is a number of leading zeros.
+
+    The leading one is left among the bits of the piece, so that the table begins with rows that nothing
+    reads; the fraction is left an integer, and the coefficients are scaled to it, by powers of two.
+    """
+    bits = 32 - pieces.bit_length()  # of the fraction
+    cubics = inverse_normal_pieces(pieces) * 2.0 ** (-bits * np.arange(4))
+    table = np.concatenate([np.zeros((pieces, 4)), *cubics.reshape(32, pieces, 4)[::-1]])
+    octave, piece, fraction = np.uint32(31 - bits), np.uint32(bits), np.uint32(2**bits - 1)
+
+    def normal_from_word(w: Any) -> Any:
+        word = np.uint32(w)
+        upper = word > _REST
+        rest = word & _REST
+        odd = np.uint32(_2 * (_REST - rest if upper else rest) + _1)
+        zeros = np.uint32(cuda.clz(odd))
+        mantissa = shifted(odd, zeros)
+        a = table[np.uint32((zeros << octave) + (mantissa >> piece))]
+        f = np.float64(np.int32(mantissa & fraction))
+        x = ((a[3] * f + a[2]) * f + a[1]) * f + a[0]
+        return -x if upper else x
+
+    return normal_from_word
 
 
 class Rules:
@@ -85,7 +136,7 @@ class Rules:
             verbs.update: kernel.update,
             verbs.peek: kernel.peek,
             cpu_philox: philox,
-            cpu_normal_from_word: normal_from_word,
+            cpu_normal_from_word: make_normal_from_word(PIECES[precision]),
         }
         self.functions: dict[Any, Any] = {}
 

@@ -92,10 +92,11 @@ def make_play(d: int, k: int, precision: str, trace: bool) -> Any:
                 best = look(env, z, means)
                 peek(memory, means, key, t)
                 arm = select(memory, scores, available, key, t)
-                # An index that is not known when compiling would force the arrays out of the registers.
+                # An index that is not known when compiling would force the arrays out of the registers, and
+                # the compiler makes one of `a == arm`: hence the last `a` that is not above it.
                 mean, prediction = means[0], scores[0, 0]
                 for a in range(1, k):
-                    if a == arm:
+                    if a <= arm:
                         mean, prediction = means[a], scores[a, 0]
                 w = (w0 if j == 0 else w1) if j < 2 else (w2 if j == 2 else w3)
                 reward = mean + env.deviation * normal_from_word(w)

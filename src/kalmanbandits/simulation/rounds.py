@@ -41,6 +41,19 @@ def present_mean(means: Any) -> Any:
     return total / max(present, 1)
 
 
+@routine
+def next_checkpoint(checkpoints: Any, done: Any) -> Any:
+    """The place of the first checkpoint that comes after `done` rounds."""
+    low, high = 0, checkpoints.shape[0]
+    while low < high:
+        middle = (low + high) // 2
+        if checkpoints[middle] > done:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
 @entry
 def play_block(
     memories: Any,
@@ -69,7 +82,7 @@ def play_block(
     regret, total, squares, predicted = totals[0], totals[1], totals[2], totals[3]
     missing = totals[4]
     n = noise.shape[0]
-    point = np.searchsorted(checkpoints, first + 1)
+    point = next_checkpoint(checkpoints, first)
     t = 0
     while t < n:
         stop = n

@@ -35,12 +35,19 @@ def takes_text(parameter: inspect.Parameter) -> bool:
     return str(parameter.annotation) in ("str", "str | None", "<class 'str'>")
 
 
+def takes_word(parameter: inspect.Parameter) -> bool:
+    """Whether a word is a value of this parameter beside numbers: `window = "auto"`."""
+    return str(parameter.annotation) == "int | str"
+
+
 def value(source: Source, path: Path, given: Any, parameter: inspect.Parameter) -> Any:
     """One value of a parameter: text where a number belongs is calculated, in lists too."""
     if isinstance(given, str) and not takes_text(parameter):
         try:
             return number(given)
         except ValueError as error:
+            if takes_word(parameter):
+                return given
             raise source.error(path, f"{_key(path)} must be {error}, got {given!r}") from None
     if isinstance(given, list):
         return [value(source, path, item, parameter) for item in given]

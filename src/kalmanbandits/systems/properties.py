@@ -11,7 +11,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import matrix_balance
 
 from kalmanbandits.errors import Array, InvalidArgument
 from kalmanbandits.systems.reachability import is_detectable
@@ -89,7 +88,7 @@ def powers_vanish(transition: Array) -> bool:
     >>> powers_vanish(np.array([[0.9, 100.0], [0.0, 0.9]])), powers_vanish(np.eye(2))
     (True, False)
     """
-    power = matrix_balance(transition, permute=False)[0]
+    power, _ = _balanced(transition)
     with np.errstate(over="ignore", invalid="ignore"):
         for _ in range(_DOUBLINGS):
             norm = np.linalg.norm(power)
@@ -114,8 +113,7 @@ def lyapunov(transition: Array, noise: Array) -> Array:
     >>> lyapunov(np.array([[0.5]]), np.array([[3.0]]))
     array([[4.]])
     """
-    # Balancing scales by powers of two, which is exact, and keeps powers of Γ in mixed units small.
-    A, (scale, _) = matrix_balance(transition, permute=False, separate=True)
+    A, scale = _balanced(transition)
     X = noise / scale / scale[:, None]
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         for _ in range(_DOUBLINGS + 10):
@@ -230,6 +228,14 @@ def _standardised(matrix: Array, variances: Array) -> Array:
     """A covariance in units of the given variances; coordinates without any are left alone."""
     sd = np.sqrt(np.where(variances > 0, variances, 1.0))
     return np.asarray(matrix / sd / sd[:, None])
+
+
+def _balanced(transition: Array) -> tuple[Array, Array]:
+    """S⁻¹ΓS and the diagonal of S, of powers of two: exact, and powers of it stay small in mixed units."""
+    from scipy.linalg import matrix_balance  # slow to import, and an agent needs none of it
+
+    balanced, (scale, _) = matrix_balance(transition, permute=False, separate=True)
+    return np.asarray(balanced, float), np.asarray(scale, float)
 
 
 def _closed_loop(
