@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from speed import best_of
+from measure import best_of
 
 import kalmanbandits as kb
 

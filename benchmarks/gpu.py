@@ -54,7 +54,7 @@ def players(system: kb.LinearGaussianSystem) -> dict[str, Any]:
             made[name] = policy(arms=k, window=300)
         else:
             made[name] = policy(arms=k)
-    for window in (1, 3):
+    for window in (1, 3, "auto"):
         made[f"UBSS s={window}"] = kb.UBSS(arms=k, window=window)
     made["UBSS printed"] = kb.UBSS.as_printed(system)
     made["UBSS gaussian"] = kb.UBSS(arms=k, bonus="gaussian", B_R=5.0)

@@ -102,6 +102,8 @@ def test_editing_a_kernel_outside_the_package_is_seen_too(copied):
     assert run(copied, OWN_KERNEL) == (1.0, 1)
     own.write_text(OWN_POLICY.replace("1.0, 0.0, 1.0", "1.0, 0.0, 7.0"))
     assert run(copied, OWN_KERNEL) == (7.0, 0)
+    own.rename(copied / "moved.py")  # the machine code on disk speaks of a module that is no more
+    assert run(copied, OWN_KERNEL.replace("from own", "from moved")) == (7.0, 0)
 
 
 def test_a_folder_that_cannot_be_written_costs_a_compilation_and_nothing_else(copied):

@@ -180,7 +180,8 @@ def note_foreign_kernel(name: str, function: Callable[..., Any]) -> None:
         text = Path(code.co_filename).read_bytes()
     except OSError:  # typed at a prompt: no file, so the code itself has to do
         text = code.co_code + repr(code.co_consts).encode()
-    FOREIGN[name] = hashlib.sha256(text).hexdigest()
+    # The code on disk names the module: that of a file which was renamed or moved is of no use.
+    FOREIGN[name] = hashlib.sha256(function.__module__.encode() + text).hexdigest()
 
 
 def _sweep(root: Path) -> None:

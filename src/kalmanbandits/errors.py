@@ -52,9 +52,15 @@ def real(name: str, value: Any, hint: str = "") -> float:
         raise InvalidType(
             f"{name} must be a number, got {value!r} of type {type(value).__name__}{_way(hint)}"
         )
-    if not math.isfinite(value):
+    try:
+        number = float(value)
+    except OverflowError:  # an integer of hundreds of digits
+        raise InvalidArgument(
+            f"{name} must be below 1.8e308 in size, got a larger integer{_way(hint)}"
+        ) from None
+    if not math.isfinite(number):
         raise InvalidArgument(f"{name} must be finite, got {value}{_way(hint)}")
-    return float(value)
+    return number
 
 
 def positive(name: str, value: Any, hint: str = "") -> float:

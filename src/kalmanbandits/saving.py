@@ -50,18 +50,21 @@ def lasting_fields(memory: Memory) -> list[str]:
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Put `content` at `path` so that a crash at any moment leaves the old file or the new one."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-    flush_folder(path.parent)  # the directory entry too
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+        flush_folder(path.parent)  # the directory entry too
+    except OSError as error:  # a full disk names no file, the others the temporary one
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def flush_folder(folder: Path) -> None:
@@ -86,7 +89,7 @@ def read(path: str | os.PathLike[str]) -> tuple[Spec, Memory, dict[str, Any]]:
                     f"{path} has format {header['format']}, this version reads {FORMAT} "
                     f"(it was written by kalmanbandits {header['versions']['kalmanbandits']})"
                 )
-            spec = Spec.from_dict(header["policy"])
+            spec = _described(path, header["policy"])
             memory = _read_fields(path, archive, spec)
             position = {name: value for name, value in header.items() if name not in ABOUT}
     except OSError:
@@ -96,6 +99,15 @@ def read(path: str | os.PathLike[str]) -> tuple[Spec, Memory, dict[str, Any]]:
     except Exception as error:  # whatever a foreign or damaged file may cause on its way through the readers
         raise FileFormatError(f"{path} is cut short, damaged, or not a saved agent: {error}") from error
     return spec, memory, position
+
+
+def _described(path: Any, policy: dict[str, Any]) -> Spec:
+    if policy["policy"] not in Spec.known:
+        raise FileFormatError(
+            f"{path} is of a policy that is not known here, {policy['policy']!r} "
+            "(one of your own: import the file that defines it first)"
+        )
+    return Spec.from_dict(policy)
 
 
 def _read_fields(path: Any, archive: zipfile.ZipFile, spec: Spec) -> Memory:

@@ -7,6 +7,7 @@ import pytest
 
 import kalmanbandits as kb
 
+LONGEST = 20  # rounds that a reward may be late
 SYSTEM = kb.systems.rotation(theta=5 * np.pi / 8)
 # Policies that run a Kalman filter, with the rounds they are given: more for the one that must learn it.
 FILTERS = [
@@ -30,7 +31,7 @@ class World:
             z = SYSTEM.transition @ z + factor @ rng.standard_normal(4)
         noise = rng.normal(0, np.sqrt(SYSTEM.noise_variance), rounds)
         self.rewards = self.means + noise[:, None]
-        self.delays = rng.integers(1, 21, rounds)
+        self.delays = rng.integers(1, LONGEST + 1, rounds)
 
     def lost(self, choices: list[int]) -> float:
         """A round, against knowing the state."""
@@ -50,21 +51,44 @@ def play(policy: kb.Policy, world: World, rounds: int) -> list[int]:
     return choices
 
 
-def brute_force(world: World, rounds: int) -> list[int]:
-    """The textbook filter, begun anew in each round, with the rewards that have come by then."""
-    A, Q, C, s2 = SYSTEM.transition, SYSTEM.process_noise, SYSTEM.actions, SYSTEM.noise_variance
-    choices: list[int] = []
-    for now in range(rounds):
-        z, P = SYSTEM.initial_mean.copy(), SYSTEM.initial_covariance.copy()
-        for t, arm in enumerate(choices):
-            if t + world.delays[t] <= now:
-                c = C[arm]
-                K = P @ c / (c @ P @ c + s2)
-                z = z + K * (world.rewards[t, arm] - c @ z)
-                P = P - np.outer(K, c @ P)
-            z, P = A @ z, A @ P @ A.T + Q
-        choices.append(int(np.argmax(C @ z > (C @ z).max() - 1e-9)))
-    return choices
+class Textbook:
+    """The textbook filter, begun anew in each round from the last round before which all has come."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.choices = world, []
+        self.settled, self.base = 0, (SYSTEM.initial_mean, SYSTEM.initial_covariance)
+
+    def step(self, z, P, t: int, known: bool):
+        if known:
+            c = SYSTEM.actions[self.choices[t]]
+            K = P @ c / (c @ P @ c + SYSTEM.noise_variance)
+            z = z + K * (self.world.rewards[t, self.choices[t]] - c @ z)
+            P = P - np.outer(K, c @ P)
+        A = SYSTEM.transition
+        return A @ z, A @ P @ A.T + SYSTEM.process_noise
+
+    def posterior(self):
+        """The law N(z, P) of the state in the next round, given the rewards that have come by then."""
+        now = len(self.choices)
+        while self.settled <= now - LONGEST:
+            self.base = self.step(*self.base, self.settled, True)
+            self.settled += 1
+        z, P = self.base
+        for t in range(self.settled, now):
+            z, P = self.step(z, P, t, t + self.world.delays[t] <= now)
+        return z, P
+
+
+def brute_force(world: World, rounds: int, rng: np.random.Generator | None = None) -> list[int]:
+    """Greedy on the textbook filter, or on a state drawn from its posterior."""
+    filter_ = Textbook(world)
+    for _ in range(rounds):
+        z, P = filter_.posterior()
+        if rng is not None:
+            z = z + np.linalg.cholesky(P) @ rng.standard_normal(4)
+        index = SYSTEM.actions @ z
+        filter_.choices.append(int(np.argmax(index > index.max() - 1e-9)))
+    return filter_.choices
 
 
 def test_the_agent_filters_exactly_what_a_delayed_filter_filters():
@@ -86,3 +110,34 @@ def test_filters_lose_no_more_than_the_known_system_does_under_the_same_delay(po
         prompt += world.lost(play(policy, world, rounds)) / 3
     assert ours < 1.3 * theirs
     assert prompt < ours < 0.75 * blind  # lateness costs, and is far from knowing nothing
+
+
+def test_thompson_knows_exactly_what_a_delayed_filter_knows():
+    """What it draws from has, in every round, the mean and the deviation of the textbook's posterior."""
+    world = World(120, seed=2)
+    agent, textbook, due = kb.Agent(kb.KalmanThompson(SYSTEM)), Textbook(world), {}
+    for t in range(120):
+        agent.tell_many(due.pop(t, []))
+        z, P = textbook.posterior()
+        found, C = agent.explain(), SYSTEM.actions
+        np.testing.assert_allclose(found.prediction, C @ z, atol=1e-9)
+        np.testing.assert_allclose(found.uncertainty, np.sqrt(np.diag(C @ P @ C.T)), atol=1e-9)
+        ticket = agent.ask()
+        textbook.choices.append(ticket.arm)
+        due.setdefault(t + int(world.delays[t]), []).append((ticket, float(world.rewards[t, ticket.arm])))
+
+
+def test_thompson_loses_under_a_delay_what_sampling_loses():
+    """Sampling costs twice what greed costs without any delay, and less than twice with one; the delay itself
+    costs no more than it costs an exact filter that is sampled."""
+    ours = theirs = greedy = prompt = prompt_greedy = 0.0
+    for seed in range(3):
+        world = World(2000, seed)
+        ours += world.lost(play(kb.KalmanThompson(SYSTEM), world, 2000)) / 3
+        theirs += world.lost(brute_force(world, 2000, np.random.default_rng([seed, 1]))) / 3
+        greedy += world.lost(play(kb.KalmanGreedy(SYSTEM), world, 2000)) / 3
+        world.delays[:] = 1
+        prompt += world.lost(play(kb.KalmanThompson(SYSTEM), world, 2000)) / 3
+        prompt_greedy += world.lost(play(kb.KalmanGreedy(SYSTEM), world, 2000)) / 3
+    assert theirs / 1.3 < ours < 1.3 * theirs
+    assert ours / greedy < prompt / prompt_greedy

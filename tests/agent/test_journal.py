@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import resource
 import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -218,6 +220,7 @@ def test_foreign_folders_and_files_are_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(InvalidArgument, match="policy must be given"):
         kb.Agent.open(tmp_path / "empty")
+    assert os.listdir(tmp_path / "empty") == []
     with pytest.raises(JournalError, match="No such file"):
         kb.Agent.open(tmp_path / "no" / "such", POLICY)
     (tmp_path / "file").write_text("hello")
@@ -227,6 +230,7 @@ def test_foreign_folders_and_files_are_refused(tmp_path):
     (tmp_path / "other" / "notes.txt").write_text("hello")
     with pytest.raises(FileFormatError, match=r"holds 'notes.txt' and no journal"):
         kb.Agent.open(tmp_path / "other", POLICY)
+    assert os.listdir(tmp_path / "other") == ["notes.txt"]  # not even a lock is left there
     with pytest.raises(InvalidArgument, match="policy must be one that an agent can play"):
         kb.Agent.open(tmp_path / "oracle", kb.Clairvoyant(kb.systems.rotation(theta=1.0)))
     assert not (tmp_path / "oracle").exists()
@@ -253,7 +257,31 @@ def test_mixed_missing_and_newer_files_are_refused(tmp_path):
     with pytest.raises(FileFormatError, match="cut short, damaged"):
         kb.Agent.open(tmp_path / "a")
     kb.Agent(POLICY).save(snapshot)
-    with pytest.raises(FileFormatError, match="has journal format None"):
+    with pytest.raises(FileFormatError, match="is a saved agent and of no journal"):
+        kb.Agent.open(tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda header: header["journal"].update(format=7), "has journal format 7, this version reads 1"),
+        (lambda header: header["journal"].update(id="none"), "does not say which journal it is of"),
+        (lambda header: header["journal"].pop("founded"), "does not say which journal it is of"),
+        (lambda header: header.update(rounds=-3), "does not hold an agent of this version"),
+        (lambda header: header["policy"].update(policy="Mine"), "not known here, 'Mine' .* import the file"),
+    ],
+)
+def test_a_snapshot_whose_header_makes_no_sense_is_refused(change, message, tmp_path):
+    played(tmp_path / "a")[0].close()
+    snapshot = only(tmp_path / "a", "agent")
+    with zipfile.ZipFile(snapshot) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    header = json.loads(parts["header.json"])
+    change(header)
+    with zipfile.ZipFile(snapshot, "w") as archive:
+        for name, content in (parts | {"header.json": json.dumps(header)}).items():
+            archive.writestr(name, content)
+    with pytest.raises(FileFormatError, match=message):
         kb.Agent.open(tmp_path / "a")
 
 

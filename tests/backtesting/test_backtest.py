@@ -147,6 +147,10 @@ def test_it_says_when_there_is_little_to_go_by() -> None:
     slow = np.cumsum(rng.standard_normal((400, 2)), axis=0)
     rough = recommend(backtest(Replay(slow), {"Random": Random(arms=2)}))
     assert "independent pieces: the intervals are rough" in str(rough)
+    late = rng.standard_normal((400, 2)) + np.array([0.0, 2.0])
+    late[:300, 1] = np.nan
+    said = recommend(backtest(Replay(late), {"UCB": UCB(arms=2)}))
+    assert "'column 2' is missing in 75 % of the rows, where always choosing it counts as" in str(said)
     gaps = rng.standard_normal((400, 2))
     gaps[rng.random(gaps.shape) < 0.4] = np.nan
     assert "picked a missing cell in" in str(recommend(backtest(Replay(gaps), {"UCB": UCB(arms=2)})))
@@ -210,7 +214,13 @@ def test_the_command_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
     refused(2, "did you mean 'UCB'", str(path), "--policies", "UCV")
     refused(2, "has no column 'east'", str(path), "--columns", "north,east")
+    refused(2, "has no column 'east, old'", str(path), "--columns", 'north, "east, old"')
     refused(4, "No such file", str(tmp_path / "none.csv"))
+    late = SWING[:60].copy()
+    late[:40, 1] = np.nan
+    missing = ("--fit needs rewards of every column among the first 30 rows, got none in 'south'", str(path))
+    table_file(tmp_path, late)
+    refused(2, *missing, "--fit")
     path.write_text("a,b\n1,2\n3,x\n")
     refused(2, "line 3, column 'b' must be a number, got 'x'", str(path))
     (tmp_path / "mine").mkdir()
@@ -218,6 +228,22 @@ def test_the_command_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     table_file(tmp_path, SWING[:20])
     refused(3, "holds notes and is not the folder of a backtest", str(path), "--policies", "UCB", "--out",
             str(tmp_path / "mine"))  # fmt: skip
+
+
+def test_a_full_disk_leaves_no_half_of_a_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    path, out = table_file(tmp_path, SWING[:40]), tmp_path / "out"
+    monkeypatch.setattr("kalmanbandits.backtesting.report.assemble", full)
+    command = ["backtest", str(path), "--policies", "UCB", "--out", str(out)]
+    assert answer(command) == 4
+    assert f"No space left on device: '{out}'" in capsys.readouterr().err
+    assert list(out.iterdir()) == []
+    monkeypatch.undo()
+    assert answer(command) == 0
 
 
 OWN = """
@@ -238,7 +264,7 @@ class AlwaysLast(kb.PlainPolicy):
 
 
 def test_a_policy_of_ones_own_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path, own = table_file(tmp_path, SWING + NOISE), tmp_path / "own_policy_file.py"
+    path, own = table_file(tmp_path, SWING + NOISE), tmp_path / "json.py"  # takes no module's place
     own.write_text(OWN)
     out = str(tmp_path / "out")
     names = ["--policies", "AlwaysLast,UCB"]
@@ -251,6 +277,10 @@ def test_a_policy_of_ones_own_in_a_file(tmp_path: Path, capsys: pytest.CaptureFi
     )
     assert answer(["run", str(study), "--import", str(own), "--out", str(tmp_path / "study")]) == 0
     assert answer(["report", str(tmp_path / "study"), "--import", str(own)]) == 0
+    capsys.readouterr()
+    study.write_text(study.read_text().replace("AlwaysLast", "Unheard"))
+    assert answer(["run", str(study), "--out", str(tmp_path / "another")]) == 2
+    assert "a file of your own is brought in by --import FILE" in capsys.readouterr().err
 
 
 def test_the_first_half_is_fitted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -268,6 +298,21 @@ def test_the_first_half_is_fitted(tmp_path: Path, capsys: pytest.CaptureFixture[
     said = capsys.readouterr()
     assert "fitted to the first half: dimension 2" in said.err
     assert "Use KalmanGreedy" in said.out
+    assert "fitted to the first 750 rows; in the others alone it earns " in said.out
+    assert "the system of KalmanGreedy, to the first 750 rows" in (tmp_path / "out/report.html").read_text()
+
+
+def test_who_gains_only_where_it_was_fitted_is_not_recommended() -> None:
+    """One arm is better by turns of seven rows at first; then both are the same."""
+    turns = np.where(np.arange(1500)[:, None] // 7 % 2 == [0, 1], 3.0, -3.0)
+    turns[750:] = 0
+    values = turns + 0.1 * NOISE
+    table, policy = Replay(values), {"Kalman": KalmanGreedy(rotation(theta=2 * np.pi / 14, damping=0.99))}
+    honest, blind = (recommend(backtest(table, policy, fitted=fitted)) for fitted in (750, 0))
+    assert blind.verdict == WINS
+    assert honest.verdict == OPEN
+    assert "but is not shown to in those that its system was not fitted to" in str(honest)
+    assert "fitted to the first 750 rows; in the others alone it earns" in str(honest)
 
 
 def test_a_system_is_needed_only_for_who_knows_one() -> None:

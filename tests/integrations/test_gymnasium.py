@@ -188,6 +188,8 @@ def test_odd_environments() -> None:
         play(env, Agent(UCB(arms=3)), rounds=1)
     with pytest.raises(InvalidType, match="env must have discrete actions"):
         play(gymnasium.make("Pendulum-v1"), Agent(UCB(arms=3)), rounds=1)
+    with pytest.raises(InvalidType, match=r"agent must be an Agent, got UCB\(arms=2"):
+        play(env, UCB(arms=2), rounds=1)  # type: ignore[arg-type]
 
 
 def test_without_gymnasium_it_says_what_to_install() -> None:

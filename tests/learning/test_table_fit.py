@@ -176,6 +176,9 @@ def test_words_for_few_and_many_columns() -> None:
         "seeing one column alone",
     ):
         assert part in text
+    assert "are few for" not in text
+    short = Replay(few.table[:30])
+    assert "30 rows are few for" in "\n".join(describe(fit_table(short), short.names))
     many = Replay(drawn(random_stable(arms=15, dimension=2, spectral_radius=0.9, seed=1), 500))
     assert "the strongest pairs" in "\n".join(describe(fit_table(many), many.names))
 
@@ -187,6 +190,8 @@ def test_refusals() -> None:
         fit_table(Replay(np.ones((50, 2)) * [3.0, 4.0]))
     with pytest.raises(InvalidArgument, match="dimensions must be at least 1"):
         fit_table(Replay(drawn(decoupled(arms=2), 50)), dimensions=0)
+    with pytest.raises(InvalidArgument, match="at least 3 rows to fit a system, got 2"):
+        fit_table(Replay([[1.0, 2.0], [2.0, 1.0]]))
     assert fit_table(Replay(drawn(decoupled(arms=2), 3))).deviations.dimension == 1  # three rows will do
 
 
@@ -199,7 +204,13 @@ def test_the_command_writes_what_check_and_run_take(
     said = capsys.readouterr()
     assert "known one round ahead" in said.out
     assert f"System written to {system}" in said.err
-    assert answer(["check", str(system)]) == 1  # the levels have no stationary law
+    assert answer(["check", str(system)]) == 0
+    said = capsys.readouterr().out
+    assert "arms=2, dimension=3" in said
+    assert "Its arms pay " in said
+    assert "k = 2, d = 2" in said  # the levels are told apart
+    assert answer(["fit", str(path), "--out", str(tmp_path / "no" / "such.toml")]) == 4
+    assert f"No such file or directory: '{tmp_path / 'no' / 'such.toml'}'" in capsys.readouterr().err
     assert answer(["fit", str(path), "--without-levels", "--dimensions", "3", "--out", str(system)]) == 0
     assert answer(["check", str(system)]) == 0
     assert system_from_text(system.read_text(), "rewards.toml").arms == 2
@@ -208,5 +219,7 @@ def test_the_command_writes_what_check_and_run_take(
         "rounds = 50\nruns = 2\n[[systems]]\nfile = 'rewards.toml'\n[[policies]]\npolicy = 'KalmanGreedy'\n"
     )
     assert answer(["run", str(study), "--out", str(tmp_path / "out")]) == 0
+    assert answer(["fit", str(path), "--out", str(study)]) == 2  # not over a file of somebody else's
+    assert "`fit` has not written it" in capsys.readouterr().err
     path.write_text("a,b\n1,2\n")
     assert answer(["fit", str(path)]) == 2

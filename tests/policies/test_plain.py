@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from kalmanbandits.agent import Agent
-from kalmanbandits.errors import InvalidArgument
-from kalmanbandits.policies import UCB, PlainPolicy
-from kalmanbandits.simulation import simulate
+from kalmanbandits.errors import InvalidArgument, InvalidType
+from kalmanbandits.policies import UCB, PlainPolicy, SlidingWindowUCB
+from kalmanbandits.simulation import Clairvoyant, simulate
 from kalmanbandits.systems import Replay, rotation
 from kalmanbandits.testing import ContractViolation, check_policy
 
@@ -83,6 +83,16 @@ class Draws(Returns):
 @pytest.mark.parametrize("policy", [PlainUCB(arms=3), EpsilonGreedy(arms=3)], ids=repr)
 def test_it_keeps_the_contract(policy: PlainPolicy) -> None:
     check_policy(policy)
+
+
+def test_check_policy_says_what_it_cannot_take() -> None:
+    with pytest.raises(
+        InvalidType, match="an object where its class needs more than arms, got SlidingWindowU"
+    ):
+        check_policy(SlidingWindowUCB)
+    for other in (int, "UCB", Clairvoyant(rotation(theta=1.0))):
+        with pytest.raises(InvalidType, match="policy must be"):
+            check_policy(other)  # type: ignore[arg-type]
 
 
 def test_check_policy_takes_its_class() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -87,3 +88,13 @@ def test_the_version_is_the_same_everywhere() -> None:
     cited = re.search(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
     assert cited is not None
     assert project["version"] == kalmanbandits.__version__ == cited[1]
+
+
+def test_benchmarks_find_what_they_import_from_each_other() -> None:
+    """They take minutes, so no test runs them; a name that was moved away would be noticed too late."""
+    trees = {path.stem: ast.parse(path.read_text()) for path in (ROOT / "benchmarks").glob("*.py")}
+    for stem, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module in trees:
+                there = {getattr(each, "name", "") for each in trees[node.module].body}
+                assert {alias.name for alias in node.names} <= there, stem

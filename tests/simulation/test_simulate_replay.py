@@ -63,6 +63,26 @@ def test_measures_equal_those_of_agents_in_a_loop() -> None:
         assert missing > 20
 
 
+def test_a_column_that_starts_late_is_no_trap() -> None:
+    """The arm is off until then, as for an agent that is told so; policies that try all arms first go on."""
+    values = table(missing=0.05)
+    values[:300, 1] = np.nan
+    values[400:430, 0] = np.nan
+    replay = Replay(values)
+    result = simulate(replay, POLICIES, runs=1, seed=3, checkpoints=[350], trace=True)
+    for name, policy in POLICIES.items():
+        agent = Agent(policy, seed=3)
+        for t, row in enumerate(values):
+            arm = agent.select(available=np.flatnonzero(~replay.off[t]))
+            assert result.choice.sel(policy=name).values[0, t] == arm
+            if np.isnan(row[arm]):
+                agent.skip()
+            else:
+                agent.update(arm, float(row[arm]))
+    assert (result.choice.values[..., :300] == 0).all()
+    assert (result.missing.values[..., -1] < 50).all()
+
+
 def test_a_system_misses_nothing() -> None:
     result = simulate(rotation(theta=1.0), {"UCB": UCB(arms=2)}, rounds=50)
     assert result.missing.values.sum() == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -96,6 +97,8 @@ def test_headers_columns_and_quotes(tmp_path: Path) -> None:
         ("a,b,a\n1,2,3\n4,5,6\n", "names must differ, got 'a' in columns 1 and 3"),
         ("a,b\n1,2\n3,inf\n", "line 3, column 'b' must be finite, got 'inf'"),
         ("a,b\n1e999,2\n3,4\n", "line 2, column 'a' must be finite, got '1e999'"),
+        ("a,b\n1,2\n3,-2e100\n", r"row 2, column 'b' must lie within ±1e\+100, got -2e\+100"),
+        (",a,b\n0,1,2\n1,3,4\n", "first column has no name and counts the rows from 0: an index"),
         ("a,b\n1,2\n3,soon\n", r"line 3, column 'b' must be a number, got 'soon' \(leave the column out"),
         ("a,b\n1,1_000\n3,4\n", "line 2, column 'b' must be a number, got '1_000'"),
         (
@@ -177,6 +180,42 @@ def test_a_file_that_changes_while_it_is_read(
         Replay(path)
 
 
+def test_a_pipe_is_read_to_its_end(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=["a,b\n1,2\n3,4\n"])
+    writer.start()
+    assert Replay(pipe).table.tolist() == [[1, 2], [3, 4]]
+    writer.join()
+
+
+def test_a_first_column_that_only_looks_like_an_index(tmp_path: Path) -> None:
+    path = written(tmp_path, ",a,b\n0,1,2\n1,3,4\n")
+    assert Replay(path, columns=["a", "b"]).arms == 2
+    assert Replay(path, columns=["column 1", "a"]).table[:, 0].tolist() == [0, 1]  # asked for by name
+    assert Replay(written(tmp_path, "n,a\n0,1\n1,3\n")).arms == 2
+    assert Replay(written(tmp_path, ",a\n5,1\n7,3\n")).names == ("column 1", "a")
+
+
+def test_an_arm_is_off_in_long_gaps() -> None:
+    values = np.ones((60, 3))
+    values[:25, 0] = NAN  # starts late
+    values[40:49, 1] = NAN  # nine rows: rewards that got lost
+    values[50:, 2] = NAN  # ends early
+    values[53:55] = NAN  # nobody is there: all are offered, and lost
+    values[56:, :2] = NAN
+    values[20:25, 1] = NAN
+    off = Replay(values).off
+    assert off[:25, 0].all()
+    assert not off[25:, 0].any()
+    assert not off[:, 1].any()
+    assert off[50:, 2].all()
+    nobody = np.where(np.arange(60)[:, None] < 12, NAN, values)
+    assert not Replay(nobody).off[:12].any()
+    assert Replay(values).less(3.0).table[30].tolist() == [-2, -2, -2]
+    assert Replay(values).less(3.0).names == Replay(values).names
+
+
 def test_parquet(tmp_path: Path) -> None:
     frame = pd.DataFrame({"a": [1, 2], "b": [None, 3.5], "when": ["x", "y"]})
     frame.to_parquet(tmp_path / "rewards.parquet")
@@ -193,7 +232,7 @@ def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 cells = st.one_of(
-    st.floats(allow_nan=False, allow_infinity=False),
+    st.floats(-1e100, 1e100),
     st.integers(-(10**6), 10**6).map(float),
     st.sampled_from([None, "NA", "nan", "null"]),
 )

@@ -7,7 +7,8 @@ import threading
 from pathlib import Path
 
 from kalmanbandits.agent import checks
-from kalmanbandits.agent.journal import Journal
+from kalmanbandits.agent.journal import Journal, newest
+from kalmanbandits.agent.lock import journal_error
 from kalmanbandits.agent.play import Contents, Play
 from kalmanbandits.errors import InvalidArgument, JournalError
 
@@ -19,12 +20,16 @@ def open_journal(
 ) -> tuple[Journal, Contents | None]:
     """The journal in `folder` and what it holds, or a new one begun with the `fresh` state."""
     missing = InvalidArgument(f"policy must be given: there is no journal at {folder} yet")
-    if fresh is None and not folder.exists():
+    try:  # looked at before it is locked: nothing is left in a folder that is not a journal's
+        empty = not folder.exists() or (folder.is_dir() and newest(folder) is None)
+    except OSError as error:
+        raise journal_error(f"the journal at {folder} cannot be opened", error) from error
+    if fresh is None and empty:
         raise missing
     journal = Journal(folder, fsync, may_create=fresh is not None)
     try:
         contents = None
-        if journal.newest() is not None:
+        if newest(folder) is not None:
             contents = journal.read()
             founded = contents[2]["journal"]["founded"]
             checks.founding(folder, founded, None if fresh is None else fresh.policy, seed)

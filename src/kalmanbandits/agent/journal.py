@@ -63,19 +63,6 @@ class Journal:
         self._lock = lock(folder, may_create)
         leave_to_parent(self)
 
-    def newest(self) -> int | None:
-        """The number of the snapshot to continue from."""
-        names = os.listdir(self.folder)
-        numbers = [int(match[1]) for name in names if (match := SNAPSHOT.fullmatch(name))]
-        if numbers:
-            return max(numbers)
-        for name in names:
-            if name != "lock" and not LOG.fullmatch(name) and not UNFINISHED.fullmatch(name):
-                raise FileFormatError(
-                    f"{self.folder} holds {name!r} and no journal (give a new folder, or an empty one)"
-                )
-        return None
-
     def begin(self, save: Save) -> None:
         """The first snapshot and an empty log."""
         self._identity = uuid.uuid4().bytes
@@ -83,15 +70,10 @@ class Journal:
 
     def read(self) -> Contents:
         """All that the folder holds; a record that was being written at the end is cut off."""
-        self._number = number = self.newest() or 0
+        self._number = number = newest(self.folder) or 0
         snapshot = self._path(number, "agent")
         spec, memory, position = saving.read(snapshot)
-        facts = position.get("journal") or {}
-        if facts.get("format") != FORMAT:
-            raise FileFormatError(
-                f"{snapshot} has journal format {facts.get('format')}, this version reads {FORMAT}"
-            )
-        self._identity = bytes.fromhex(facts["id"])
+        self._identity = _identity(snapshot, position.get("journal"))
         log = self._path(number, "log")
         if not log.exists():
             raise FileFormatError(f"{log} is missing: {snapshot.name} beside it is of no use alone")
@@ -252,6 +234,38 @@ class Journal:
             yield
         except OSError as error:
             raise self._error(what, error) from error
+
+
+def newest(folder: Path) -> int | None:
+    """The number of the snapshot to continue from; None where a journal may begin."""
+    names = os.listdir(folder)
+    numbers = [int(match[1]) for name in names if (match := SNAPSHOT.fullmatch(name))]
+    if numbers:
+        return max(numbers)
+    for name in names:
+        if name != "lock" and not LOG.fullmatch(name) and not UNFINISHED.fullmatch(name):
+            raise FileFormatError(
+                f"{folder} holds {name!r} and no journal (give a new folder, or an empty one)"
+            )
+    return None
+
+
+def _identity(snapshot: Path, facts: Any) -> bytes:
+    """The journal that a snapshot belongs to, from what its header says of it."""
+    if facts is None:
+        raise FileFormatError(f"{snapshot} is a saved agent and of no journal (Agent.load reads it)")
+    try:
+        if facts["format"] != FORMAT:
+            raise FileFormatError(
+                f"{snapshot} has journal format {facts['format']}, this version reads {FORMAT}"
+            )
+        if not {"policy", "seed"} <= facts["founded"].keys():
+            raise KeyError("founded")
+        return bytes.fromhex(facts["id"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, FileFormatError):
+            raise
+        raise FileFormatError(f"{snapshot} does not say which journal it is of: {error!r}") from error
 
 
 def remove(path: Path) -> None:

@@ -42,11 +42,15 @@ class Play:
 
     def _start(self, policy: Any, seed: int, max_open: int) -> None:
         if not isinstance(policy, Policy):
-            name = type(policy).__name__
-            raise InvalidType(
-                f"policy must be one that an agent can play, got {name} "
-                "(an oracle needs the hidden state and runs in `simulate` only)"
-            )
+            name, way = type(policy).__name__, "such as UCB(arms=3)"
+            if isinstance(policy, type):
+                name, way = (
+                    f"the class {policy.__name__}",
+                    f"make one of it, such as {policy.__name__}(arms=3)",
+                )
+            elif isinstance(policy, Spec):
+                way = "an oracle needs the hidden state and runs in `simulate` only"
+            raise InvalidType(f"policy must be one that an agent can play, got {name} ({way})")
         self.seed = whole("seed", seed, 0)
         self.max_open = check_max_open(max_open)
         self.founded = {"policy": policy.to_dict(), "seed": self.seed}  # before arms came and went
@@ -163,7 +167,7 @@ class Play:
             self._start(spec, position["seed"], position["max_open"])
             self._set(self.policy, memory)
             self.air.rebase(self.policy, memory)
-            self.rounds = int(position["rounds"])
+            self.rounds = whole("rounds", position["rounds"], 0)
             self.founded = position.get("journal", {}).get("founded", self.founded)
             self.usable[position["retired"]] = False
             if position["open"] >= 0:

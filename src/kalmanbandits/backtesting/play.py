@@ -38,11 +38,13 @@ class Backtest:
     over the `runs` (policies,) that were played. `lead` is the gain over always choosing `best_arm`, the
     best fixed arm in hindsight; `clairvoyant` that of who takes the best cell of every row. Intervals are
     of 95 %, from a circular block bootstrap with blocks of `block` rounds: `lead` for one policy by itself,
-    `lead_of_all` for all at once.
+    `lead_of_all` for all at once. `knows` tells who knows a system, `fitted` to how many of the first rows
+    that was fitted.
     """
 
     replay: Replay
     names: tuple[str, ...]
+    knows: tuple[bool, ...]
     left_out: dict[str, str]
     earned: Array
     missing: Array
@@ -56,6 +58,7 @@ class Backtest:
     behind: Interval
     share: Interval
     percent: Interval | None
+    fitted: int = 0
 
     @property
     def best_arm(self) -> str:
@@ -77,11 +80,17 @@ class Backtest:
         """The policies from the one that earned most to the one that earned least."""
         return [int(p) for p in np.argsort(-self.lead.value, kind="stable")]
 
-    def lead_from(self, round: int) -> Array:
-        """The gain a round over the best fixed arm, from some round on only, shape (policies,)."""
-        later = slice(round, None)
-        gains = self.earned[:, later] - self.replay.filled[later, self.replay.best_arm]
-        return np.asarray(gains.mean(axis=1))
+    def lead_unseen(self, p: int) -> Interval | None:
+        """The gain of one policy over the best fixed arm in the rows that its system was not fitted to.
+
+        None for a policy that was not fitted.
+        """
+        if not self.knows[p] or not 0 < self.fitted < self.replay.rounds:
+            return None
+        later = slice(self.fitted, None)
+        gains = self.earned[p, later] - self.replay.filled[later, self.replay.best_arm]
+        sums = resampled_sums(gains[None], block_length(gains), RESAMPLES, self.seed)[0] / len(gains)
+        return Interval(gains.mean(), *percentiles(sums), self.runs[p])
 
     def over_time(self, points: int = POINTS) -> tuple[Any, Array]:
         """The summed gain over the best fixed arm up to some rounds: rounds (n,), gains (policies, n)."""
@@ -101,13 +110,15 @@ def backtest(
     threads: int | None = None,
     progress: Progress | None = None,
     left_out: Mapping[str, str] | None = None,
+    fitted: int = 0,
 ) -> Backtest:
     """Let every policy play the table, `runs` times where chance matters, and compare what they earned.
 
     One that refits a model on its way (LearnedKalman) plays long tables less often: 50 000 rounds in all.
     Rewards are handed over less `level`, the mean of the first hundredth of the rows (ten at least): what
     one knows about a process before choosing in it. Policies without an intercept (UBSS, LinearThompson)
-    need that, to the others it makes no difference. Policies that know a system get them as they are.
+    need that, to the others it makes no difference. Policies that know a system get them as they are; say in
+    `fitted` to how many of the first rows that system was fitted, and they are judged by the others too.
 
     >>> from kalmanbandits.policies import UCB, Random
     >>> table = np.random.default_rng(0).standard_normal((500, 2)) + [0.0, 1.0]
@@ -120,10 +131,10 @@ def backtest(
     runs, seed = whole("runs", runs, 1), whole("seed", seed, 0)
     head = replay.filled[: max(10, replay.rounds // 100)]
     level = float(head.mean())
-    shifted = replay if level == 0 else Replay(replay.table - level)
+    shifted = replay if level == 0 else replay.less(level)
     played = _Work(replay, shifted, policies, runs, seed, progress)
     played.do(available_cores() if threads is None else whole("threads", threads, 1))
-    return _judged(replay, played, level, seed, dict(left_out or {}))
+    return _judged(replay, played, level, seed, dict(left_out or {}), whole("fitted", fitted, 0))
 
 
 class _Work:
@@ -219,7 +230,9 @@ class _Work:
         self.done[place] = self.each[place]
 
 
-def _judged(replay: Replay, work: _Work, level: float, seed: int, left_out: dict[str, str]) -> Backtest:
+def _judged(
+    replay: Replay, work: _Work, level: float, seed: int, left_out: dict[str, str], fitted: int
+) -> Backtest:
     """The bootstrap: the same blocks for every policy, the best fixed arm and the clairvoyant."""
     T, n = replay.rounds, len(work.policies)
     fixed = replay.filled[:, replay.best_arm]
@@ -237,15 +250,17 @@ def _judged(replay: Replay, work: _Work, level: float, seed: int, left_out: dict
         share = interval(value / at_top, lead / top) if at_top > 0 else _nothing(n, runs)
         low, _ = percentiles(base)  # percent of nearly nothing say nothing
         percent = interval(100 * value / at_base, 100 * lead / base) if low > at_base / 2 > 0 else None
+    knows = tuple(isinstance(policy, KnownSystemPolicy) for policy in work.policies.values())
     return Backtest(
-        replay, tuple(work.policies), left_out, work.earned, work.missing, tuple(work.runs), level, seed,
-        block,
+        replay, tuple(work.policies), knows, left_out, work.earned, work.missing, tuple(work.runs), level,
+        seed, block,
         reward=interval(value + at_base, lead + base),
         lead=interval(value, lead),
         lead_of_all=Interval(value, *simultaneous(value, lead), runs),
         behind=interval(at_top - value, top - lead),
         share=share,
         percent=percent,
+        fitted=fitted,
     )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from kalmanbandits.studies.statistics import Interval
 WINS, OPEN, LOSES = "wins", "open", "loses"
 FEW_BLOCKS = 30
 MOST_RIVALS = 4  # that are named
+MANY_MISSING = 0.1  # of the rows
 TRIED = 20  # choices of each arm, at least, before a comparison says much
 
 
@@ -43,12 +44,18 @@ def recommend(result: Backtest) -> Recommendation:
     loses
     """
     p = result.order[0]
-    name, lead = result.names[p], result.lead_of_all[p]
+    name, lead, unseen = result.names[p], result.lead_of_all[p], result.lead_unseen(p)
     always = f"always choosing {result.best_arm!r}"
     hindsight = "the best column in hindsight"
-    size = _size(result, p)
+    size = _size(lead, None if result.percent is None else result.fixed)
     sure = _sureness(result)
-    if lead.above(0):
+    if lead.above(0) and unseen is not None and not unseen.above(0):
+        said = [
+            f"No policy is shown to beat {always}, {hindsight}: {name} earns {size} more over all rows, but "
+            f"is not shown to in those that its system was not fitted to{sure}."
+        ]
+        verdict = OPEN
+    elif lead.above(0):
         said = [f"Use {name}: it earns {size} more than {always}, {hindsight}{sure}.", *_reach(result, p)]
         verdict = WINS
     elif lead.below(0):
@@ -62,19 +69,30 @@ def recommend(result: Backtest) -> Recommendation:
         more = "more" if lead.value >= 0 else "less"
         said = [
             f"No policy is shown to beat {always}, {hindsight}: the best, {name}, earns {size} {more}{sure}.",
-            f"{name} gets about as much without knowing beforehand which column that is.",
+            f"Which of the two is better this table does not decide; {name} need not know beforehand which "
+            "column that is.",
         ]
         verdict = OPEN
-    said += _rivals(result, p) + _warnings(result, p)
+    said += _fitted(result, unseen) + _rivals(result, p) + _warnings(result, p)
     return Recommendation(verdict, name, tuple(said))
 
 
-def _size(result: Backtest, p: int) -> str:
-    """`12 % (95 % interval 8 to 16 %)`; in the table's unit where the fixed arm earns nothing to speak of."""
-    lead = result.lead_of_all[p]
+def _fitted(result: Backtest, unseen: Interval | None) -> list[str]:
+    """How a policy did whose system was fitted to a part of the table, in the other part."""
+    if unseen is None:
+        return []
+    more = "more" if unseen.value >= 0 else "less"
+    return [
+        f"Its system was fitted to the first {result.fitted} rows; in the others alone it earns "
+        f"{_size(unseen)} {more} than always choosing {result.best_arm!r}."
+    ]
+
+
+def _size(lead: Interval, fixed: float | None = None) -> str:
+    """`12 % (95 % interval 8 to 16 %)` of what the fixed arm earns; in the table's unit without that."""
     scale, unit, digits = 1.0, " a round", _digits(lead)
-    if result.percent is not None:
-        scale, unit = 100 / result.fixed, " %"
+    if fixed is not None:
+        scale, unit = 100 / fixed, " %"
         digits = _digits(Interval(scale * lead.value, scale * lead.low, scale * lead.high, lead.runs))
     sign = 1.0 if lead.value >= 0 else -1.0
     low, high = sorted((sign * scale * float(lead.low), sign * scale * float(lead.high)))
@@ -135,8 +153,14 @@ def _warnings(result: Backtest, p: int) -> list[str]:
         )
     if TRIED * k > T:
         found.append(f"{T} rows are few for {k} columns: a policy has hardly tried them all.")
+    gone = float(np.isnan(result.replay.table[:, result.replay.best_arm]).mean())
+    if gone > MANY_MISSING:
+        found.append(
+            f"{result.best_arm!r} is missing in {100 * gone:.0f} % of the rows, where always choosing it "
+            "counts as the mean of the others."
+        )
     lost = float(result.missing[p]) / T
-    if lost > 0.1:
+    if lost > MANY_MISSING:
         found.append(
             f"{result.names[p]} picked a missing cell in {100 * lost:.0f} % of the rows; each counts as the "
             "mean of its row."
@@ -160,10 +184,10 @@ def lines(result: Backtest) -> list[str]:
         earned = f"{float(reward.value):10.4g} [{float(reward.low):.4g}, {float(reward.high):.4g}]"
         ends = f"[{100 * float(share.low):.1f}, {100 * float(share.high):.1f}]"
         part = f"{100 * float(share.value):7.1f} % {ends}" if np.isfinite(share.value) else f"{'–':>7}"
-        fixed, clairvoyant = (f"{number:.4g}" for number in (-result.lead.value[p], result.behind.value[p]))
+        fixed, clairvoyant = (f"{0.0 + x:.4g}" for x in (-result.lead.value[p], result.behind.value[p]))
         found.append(line(result.names[p], earned, fixed, clairvoyant, part))
     top = result.clairvoyant
     share_of = f"{100:7.1f} %" if top > 0 else f"{'–':>7}"
     found.append(line("best fixed arm", f"{result.fixed:10.4g}", "0", f"{top:.4g}", f"{0:7.1f} %"))
-    found.append(line("clairvoyant", f"{result.fixed + top:10.4g}", f"{-top:.4g}", "0", share_of))
+    found.append(line("clairvoyant", f"{result.fixed + top:10.4g}", f"{0.0 - top:.4g}", "0", share_of))
     return [text.replace("-", "−") for text in found]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import platform
+import tempfile
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
@@ -22,22 +23,35 @@ from kalmanbandits.reporting.document import assemble, chips, image
 from kalmanbandits.reporting.style import BLACK, DASHES, MARKERS, digits, looks, minus
 from kalmanbandits.studies.files import StoreRefused
 from kalmanbandits.studies.statistics import Interval
+from kalmanbandits.systems.replay import GAP
 
 NUMBERS, PAGE = "backtest.csv", "report.html"
 MARKS = {WINS: "holds", OPEN: "partly", LOSES: "fails"}
 
 
-def write_backtest(result: Backtest, folder: Path, title: str, note: str = "") -> list[Path]:
+def write_backtest(result: Backtest, folder: Path, title: str) -> list[Path]:
     """Write `figure.png`, `figure.svg`, `report.html` and `backtest.csv` into a folder; their paths."""
+    check_folder(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # Made aside and moved when all are whole: a full disk leaves no half of a page behind.
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".") as aside:
+            new = Path(aside)
+            numbers = write_numbers(result, new / NUMBERS)
+            png, svg = backtest_figure(result, new, title)
+            made = [png, svg, backtest_page(result, title, png, new / PAGE), numbers]
+            return [path.replace(folder / path.name) for path in made]
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(folder)) from error
+
+
+def check_folder(folder: Path) -> None:
+    """Whether a report may be written there: a new folder, an empty one, or that of an earlier backtest."""
     if folder.exists() and any(folder.iterdir()) and not (folder / NUMBERS).exists():
         names = sorted(path.name for path in folder.iterdir())
         raise StoreRefused(
             f"{folder} holds {names[0]} and is not the folder of a backtest (give an empty or new one)"
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    numbers = write_numbers(result, folder / NUMBERS)
-    png, svg = backtest_figure(result, folder, title)
-    return [png, svg, backtest_page(result, title, note, png, folder / PAGE), numbers]
 
 
 def write_numbers(result: Backtest, path: Path) -> Path:
@@ -101,12 +115,12 @@ def _draw_time(axes: Axes, result: Backtest) -> None:
     drawing.title(axes, "", "The same, over time")
 
 
-def backtest_page(result: Backtest, title: str, note: str, figure: Path, path: Path) -> Path:
-    """Write the page of a backtest; a `note` is added to the recommendation."""
+def backtest_page(result: Backtest, title: str, figure: Path, path: Path) -> Path:
+    """Write the page of a backtest."""
     said = recommend(result)
     first, *others = said.sentences
     advice = f'<p><span class="mark {MARKS[said.verdict]}">{escape(first)}</span></p>'
-    advice += f"<p>{escape(' '.join([*others, note]))}</p>"
+    advice += f"<p>{escape(' '.join(others))}</p>"
     sections = [
         ("advice", "Recommendation", advice),
         ("figure", "Figure", image(figure, "Gains over the best fixed arm, and over time")),
@@ -178,9 +192,13 @@ def _method(result: Backtest) -> str:
         "level": f"{result.level:.6g}, the mean of the first rows, taken off before rewards are handed over",
         "blocks": f"{result.block} rounds, the longest that any policy's gains ask for (Politis and White)",
         "bootstrap": f"{RESAMPLES} resamples of circular blocks, seed {result.seed}; no replays",
-        "missing cells": "who picks one learns nothing; it counts as the mean of the row's other cells",
+        "missing cells": f"who picks one learns nothing; it counts as the mean of the row's other cells; "
+        f"in gaps of {GAP} rows or more the arm is off",
         "versions": versions,
     }
+    if result.fitted and any(result.knows):
+        names = ", ".join(name for name, knows in zip(result.names, result.knows, strict=True) if knows)
+        facts = {"fitted": f"the system of {names}, to the first {result.fitted} rows", **facts}
     return tables.manifest_table(facts) + (
         "<p>A backtest assumes that choices would not have changed the rewards. The share of the "
         "clairvoyant's gain is (reward − that of the best fixed arm)/(that of the clairvoyant − that of the "

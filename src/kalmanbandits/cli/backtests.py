@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import click
 from kalmanbandits.cli.commands import EXIT_CODES, commands, importing, load_own
 
 F = TypeVar("F", bound=Callable[..., Any])
+FITTED = "# Fitted to "  # how a file of `fit` begins
 
 
 def reading(command: F) -> F:
@@ -70,19 +72,32 @@ def backtest(
     from kalmanbandits.backtesting import backtest as play
     from kalmanbandits.backtesting import line_up, recommend
     from kalmanbandits.backtesting.recommendation import lines
+    from kalmanbandits.backtesting.report import check_folder, write_backtest
     from kalmanbandits.cli.progress import Reporter
+    from kalmanbandits.errors import InvalidArgument
 
+    folder = out or Path("results") / f"backtest-{table.stem}"
+    check_folder(folder)  # now rather than after all the playing
     load_own(imports)
     replay = read(table, columns, delimiter)
     click.echo(
         f"{table}: {replay.rounds} rows, {replay.arms} columns, {replay.missing} cells missing", err=True
     )
-    system = None
+    system, fitted = None, 0
     if fit:
+        import numpy as np
+
         from kalmanbandits.learning.table_fit import fit_table
         from kalmanbandits.systems import Replay
 
-        half = fit_table(Replay(replay.table[: max(2, replay.rounds // 2)]))
+        first = replay.table[: max(3, replay.rounds // 2)]
+        unseen = np.isnan(first).all(axis=0)
+        if unseen.any():
+            raise InvalidArgument(
+                f"--fit needs rewards of every column among the first {len(first)} rows, got none in "
+                f"{replay.names[int(unseen.argmax())]!r} (leave it out by --columns)"
+            )
+        half, fitted = fit_table(Replay(first)), len(first)
         click.echo(f"fitted to the first half: dimension {half.deviations.dimension}", err=True)
         system = half.system
     found = line_up(replay, split(policies), system)
@@ -97,21 +112,11 @@ def backtest(
             threads=jobs,
             progress=reporter.tell,
             left_out=found.left_out,
+            fitted=fitted,
         )
     click.echo("\n".join(lines(result)))
-    said = recommend(result)
-    note = ""
-    if fit and said.policy.startswith("Kalman"):
-        later = float(result.lead_from(replay.rounds // 2)[result.names.index(said.policy)])
-        note = (
-            f"Its system was fitted to the first half; on the second half alone it earns {abs(later):.3g} a "
-            f"round {'more' if later >= 0 else 'less'} than always choosing {result.best_arm!r}."
-        )
-    click.echo(f"\n{said} {note}".rstrip())
-    from kalmanbandits.backtesting.report import write_backtest
-
-    folder = out or Path("results") / f"backtest-{table.stem}"
-    write_backtest(result, folder, f"Backtest of {table.name}", note)
+    click.echo(f"\n{recommend(result)}")
+    write_backtest(result, folder, f"Backtest of {table.name}")
     click.echo(f"Report written to {folder}", err=True)
 
 
@@ -122,7 +127,7 @@ def backtest(
 @click.option(
     "--without-levels",
     is_flag=True,
-    help="Write the deviations from the columns' levels only: a system with a stationary law.",
+    help="Write the deviations from the columns' levels only.",
 )
 @reading
 def fit(
@@ -137,22 +142,28 @@ def fit(
 
     Prints its dimension, how long it remembers and how it swings, how much of each column is known one
     round ahead, and how much seeing one column tells about another. The levels of the columns become a
-    state that is always 1, so the system has no stationary law: `check` says so.
+    state that is always 1; `check` tells it apart from what moves.
 
     \b
     Examples:
       kalmanbandits fit rewards.csv
       kalmanbandits fit rewards.csv --out system.toml --dimensions 4 --without-levels
     """
+    from kalmanbandits.errors import InvalidArgument
     from kalmanbandits.learning.table_fit import fit_table
     from kalmanbandits.learning.table_words import describe
+    from kalmanbandits.saving import write_atomically
 
+    path = out or table.with_suffix(".toml")
+    if path.exists() and not path.read_bytes().startswith(FITTED.encode()):
+        raise InvalidArgument(
+            f"{path} is there already and `fit` has not written it (give another name by --out, or remove it)"
+        )
     replay = read(table, columns, delimiter)
     found = fit_table(replay, dimensions)
     click.echo("\n".join(describe(found, replay.names)))
-    path = out or table.with_suffix(".toml")
     system = found.deviations if without_levels else found.system
-    path.write_text(f"# Fitted to {table.name}, {found.rows} rows.\n{system.to_toml()}", encoding="utf-8")
+    write_atomically(path, f"{FITTED}{table.name}, {found.rows} rows.\n{system.to_toml()}".encode())
     click.echo(f"System written to {path}", err=True)
 
 
@@ -164,5 +175,7 @@ def read(table: Path, columns: str | None, delimiter: str | None) -> Any:
 
 
 def split(names: str | None) -> list[str] | None:
-    """`a, b` as a list; None for all."""
-    return None if names is None else [name.strip() for name in names.split(",")]
+    """`a, b` as a list, with "quotes" around a name that holds a comma; None for all."""
+    if names is None:
+        return None
+    return [name.strip() for row in csv.reader([names], skipinitialspace=True) for name in row]

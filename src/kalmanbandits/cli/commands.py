@@ -62,11 +62,12 @@ def load_own(imports: tuple[Path, ...]) -> None:
     import importlib.util
 
     for path in imports:
-        spec = importlib.util.spec_from_file_location(path.stem, path)
+        # A name that nobody can import, lest a file called random.py take the place of a module.
+        spec = importlib.util.spec_from_file_location(f"--import {path.stem}", path)
         if spec is None or spec.loader is None:
             raise click.UsageError(f"--import must be a Python file, got {str(path)!r}")
         module = importlib.util.module_from_spec(spec)
-        sys.modules[path.stem] = module  # where dataclasses look for annotations
+        sys.modules[spec.name] = module  # where dataclasses look for annotations
         spec.loader.exec_module(module)
 
 

@@ -218,7 +218,9 @@ def play(env: gymnasium.Env[Any, Any], agent: Agent, rounds: int, seed: int | No
     >>> len(played.rewards), played.episodes
     (100, 1)
     """
-    space = env.action_space
+    if not isinstance(agent, Agent):
+        raise InvalidType(f"agent must be an Agent, got {agent!r} (such as Agent(UCB(arms=2)))")
+    space = getattr(env, "action_space", None)
     if not isinstance(space, Discrete):
         raise InvalidType(f"env must have discrete actions, got {space} (an agent chooses one of k arms)")
     if space.n != agent.policy.arms:

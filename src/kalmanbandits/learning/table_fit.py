@@ -25,6 +25,7 @@ from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 from kalmanbandits.systems.properties import spectral_radius
 from kalmanbandits.systems.replay import Replay
 
+FEWEST = 3  # rows: two differences
 CHOOSING_ROWS = 4000  # the last ones, on which the dimension is chosen
 CHOOSING_STEPS = 40
 LEAST_STEPS, MOST_STEPS, WORK = 30, 300, 10_000_000  # steps of the last fit; their number times cells
@@ -47,6 +48,12 @@ class TableFit:
     explained: Array
     criterion: dict[int, float]
     rows: int
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers the table had to tell: those that no change of the state's unit can undo."""
+        d, k = self.deviations.dimension, self.deviations.arms
+        return (d + 1) * k + d * (d + 1) // 2 + 1
 
     @property
     def system(self) -> LinearGaussianSystem:
@@ -96,6 +103,8 @@ def fit_table(replay: Replay, dimensions: int = 8) -> TableFit:
         raise InvalidType(f"replay must be a Replay, got {replay!r} (such as Replay('rewards.csv'))")
     dimensions = whole("dimensions", dimensions, 1)
     T, k = replay.table.shape
+    if T < FEWEST:
+        raise InvalidArgument(f"the table must have at least {FEWEST} rows to fit a system, got {T}")
     present = ~np.isnan(replay.table)
     centre = np.nanmean(replay.table, axis=0)
     unit = float(np.sqrt(np.nanmean((replay.table - centre) ** 2)))

@@ -13,6 +13,7 @@ from kalmanbandits.learning.table_fit import TableFit
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
 SHOWN = 12  # arms, up to which every pair is printed
+ROWS_EACH = 10  # for each fitted number, below which the shares flatter
 STRONGEST = 8  # pairs that are named otherwise
 
 
@@ -79,6 +80,9 @@ def describe(fit: TableFit, names: Sequence[str]) -> list[str]:
     for a, name in enumerate(names):
         lines.append(f"{name:{width}} {fit.level[a]:12.5g}   {100 * fit.explained[a]:5.1f} %")
     lines += ["", *_pairs(told(system), names, width)]
+    if fit.rows < ROWS_EACH * fit.parameters:
+        lines += ["", f"{fit.rows} rows are few for {fit.parameters} fitted numbers: new rows will be "]
+        lines[-1] += "foreseen less well than these."
     return [line.rstrip() for line in lines]
 
 

@@ -54,6 +54,11 @@ class Batch:
         self.rewards = np.zeros(traced)
         width = getattr(system, "dimension", 0) + system.arms + 2
         self.block_rounds = max(1, min(rounds, BLOCK_ROUNDS, BLOCK_BYTES // (8 * width)))
+        # From one of these rounds to the next the same arms are off: in a system none ever is.
+        never = np.zeros((1, system.arms), np.bool_)
+        self._off = system.off[:rounds] if isinstance(system, Replay) else never
+        changes = np.flatnonzero((self._off[1:] != self._off[:-1]).any(axis=1)) + 1
+        self._spans = np.array([0, *changes, rounds])
         self._done = 0
         self._stop = threading.Event()
 
@@ -110,8 +115,9 @@ class Batch:
             for p in range(len(self.specs)):
                 played = 0
                 while played < n and not self._stop.is_set():
+                    rows = slice(played, min(n, self._offer(desk, first + played) - first))
                     played += self._play_block(
-                        desk, p, position, key, first + played, means[played:], best[played:], noise[played:]
+                        desk, p, position, key, first + played, means[rows], best[rows], noise[rows]
                     )
                 self._done += n
         if self._stop.is_set():
@@ -119,6 +125,12 @@ class Batch:
         for p, measures in enumerate(desk.measures):
             self.sums[p, position] = measures.history
             self.pulls[p, position] = measures.pulls_history
+
+    def _offer(self, desk: _Desk, round: int) -> int:
+        """Let the arms be chosen that are there in this round; the round in which that changes."""
+        place = int(np.searchsorted(self._spans, round, side="right"))
+        np.logical_not(self._off[self._spans[place - 1]], out=desk.available)
+        return int(self._spans[place])
 
     def _play_block(
         self, desk: _Desk, p: int, position: int, key: Any, first: int, means: Any, best: Any, noise: Any

@@ -51,7 +51,8 @@ def read_players(source: Source, path: Path, table: dict[str, Any], groups: list
     known = players()
     if not isinstance(name, str) or name not in known:
         hint = nearest(str(name), known)
-        raise source.error((*path, "policy"), f"policy must name a policy, got {name!r}{hint}")
+        own = "; a file of your own is brought in by --import FILE"
+        raise source.error((*path, "policy"), f"policy must name a policy, got {name!r}{hint}{own}")
     cls = known[name]
     label, systems = given.pop("label", None), given.pop("systems", None)
     if label is not None and (not isinstance(label, str) or not label.strip()):

@@ -11,6 +11,7 @@ import numpy as np
 
 from kalmanbandits.errors import Array
 from kalmanbandits.systems import properties
+from kalmanbandits.systems.levels import split_levels
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
 _MARK = {True: "holds", False: "fails", None: "-"}
@@ -46,6 +47,7 @@ class AssumptionReport:
 
     system: str
     entries: tuple[Assumption, ...]
+    levels: tuple[float, ...] = ()  # of each arm, where the system has some: the rest is of the deviations
 
     @property
     def holds(self) -> bool:
@@ -58,7 +60,8 @@ class AssumptionReport:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         rows = [asdict(entry) | {"figures": dict(entry.figures)} for entry in self.entries]
-        return {"system": self.system, "holds": self.holds, "assumptions": rows}
+        levels = {"levels": list(self.levels)} if self.levels else {}
+        return {"system": self.system, "holds": self.holds, **levels, "assumptions": rows}
 
     def __str__(self) -> str:
         rows = [("", "assumption", "as printed", "corrected", "figures")]
@@ -74,9 +77,20 @@ class AssumptionReport:
         verdict = (
             f"Fails: {', '.join(failing)}." if failing else "Everything that is needed of the system holds."
         )
-        return "\n".join(
-            [self.system, "", table[0], "-" * max(map(len, table)), *table[1:], "", *notes, "", verdict]
-        )
+        rule = "-" * max(map(len, table))
+        about = [self.system, *_about_levels(self.levels)]
+        return "\n".join([*about, "", table[0], rule, *table[1:], "", *notes, "", verdict])
+
+
+def _about_levels(levels: tuple[float, ...]) -> list[str]:
+    if not levels:
+        return []
+    shown = ", ".join(f"{level:.5g}" for level in levels)
+    text = (
+        f"Its arms pay {shown} on average. What follows is about the deviations from these levels: the "
+        "paper's rewards have mean zero. UBSS has no intercept: hand it rewards less a level."
+    )
+    return ["", *textwrap.wrap(text, 110)]
 
 
 def _note(entry: Assumption, width: int) -> str:
@@ -94,8 +108,13 @@ def check(system: LinearGaussianSystem) -> AssumptionReport:
     >>> [entry.number for entry in check(random_walk(arms=2)).entries if entry.holds is False]
     ['1', '3', '4', '6', 'Lemma 1']
 
+    Levels, which a fitted system carries in a state that is always 1, are told apart first: the assumptions
+    are about the deviations from them.
+
     Reference: Assumptions 1 to 6 and Lemma 1.
     """
+    parts = split_levels(system)
+    inner = system if parts is None else parts.deviations
     rows: tuple[Callable[[LinearGaussianSystem], Assumption], ...] = (
         _stability,
         _unknown,
@@ -105,7 +124,8 @@ def check(system: LinearGaussianSystem) -> AssumptionReport:
         _reward_bound,
         _dominance,
     )
-    return AssumptionReport(repr(system), tuple(row(system) for row in rows))
+    levels = () if parts is None else tuple(parts.levels.tolist())
+    return AssumptionReport(repr(system), tuple(row(inner) for row in rows), levels)
 
 
 def _stability(system: LinearGaussianSystem) -> Assumption:

@@ -14,12 +14,16 @@ from kalmanbandits.errors import Array, InvalidArgument
 from kalmanbandits.systems.table_files import read_file
 from kalmanbandits.systems.tables import Table, check_table, from_array, from_columns
 
+GAP = 10  # missing cells in a row from which on an arm is off; fewer are rewards that got lost
+
 
 class Replay:
     """A table of rewards that policies play as they would have played the past.
 
     `table` is rounds × arms: a NumPy array, a pandas data frame, or the path of a CSV or Parquet file.
     Missing cells (NaN, empty) are rewards that never come: a policy that picks one is told so (`skip`).
+    Where a column is missing for ten rows or more in a row, before its first reward among them, its arm is
+    off: no policy can choose it.
     `columns` takes some columns only; `delimiter` and `header` say what a CSV file has, if it cannot be
     told from the file.
 
@@ -62,6 +66,33 @@ class Replay:
     def missing(self) -> int:
         """The number of cells without a reward."""
         return int(np.isnan(self.table).sum())
+
+    @cached_property
+    def off(self) -> Any:
+        """Which arms cannot be chosen, Booleans (T, k): those in a gap of ten rows or more.
+
+        In a row where that would be all of them, none is.
+
+        >>> values = np.ones((40, 2))
+        >>> values[:25, 1] = np.nan  # it starts late
+        >>> Replay(values).off.sum(axis=0).tolist()
+        [0, 25]
+        """
+        result = np.zeros(self.table.shape, np.bool_)
+        for a in range(self.arms if self.missing else 0):
+            edges = np.flatnonzero(np.diff(np.isnan(self.table[:, a]), prepend=False, append=False))
+            gaps = edges.reshape(-1, 2)
+            for first, end in gaps[gaps[:, 1] - gaps[:, 0] >= GAP]:
+                result[first:end, a] = True
+        result[result.all(axis=1)] = False
+        result.flags.writeable = False
+        return result
+
+    def less(self, level: float) -> Replay:
+        """The same table with `level` taken off every reward."""
+        result = object.__new__(Replay)  # checked already, and a cell may now lie beyond what is allowed
+        result.table, result.names = _frozen(self.table - level), self.names
+        return result
 
     @cached_property
     def best(self) -> Array:

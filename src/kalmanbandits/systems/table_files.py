@@ -11,12 +11,13 @@ import array
 import csv
 import io
 import math
+import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from kalmanbandits.errors import InvalidArgument
+from kalmanbandits.errors import Array, InvalidArgument
 from kalmanbandits.systems.tables import (
     Table,
     TableError,
@@ -45,6 +46,8 @@ def read_file(path: Path, columns: Sequence[str] | None, delimiter: str | None, 
 def read_unchanged(path: Path) -> bytes:
     """All bytes of a file; an error when it was written to meanwhile."""
     before = path.stat()
+    if stat.S_ISFIFO(before.st_mode):  # a pipe has no size; what comes out of it is whole when it ends
+        return path.read_bytes()
     content = path.read_bytes()
     after = path.stat()
     was, now = ((each.st_size, each.st_mtime_ns, each.st_ino) for each in (before, after))
@@ -113,7 +116,19 @@ def _from_csv(
     for line, cells in rows:
         take(line, cells)
     values = np.array(numbers).reshape(-1, len(chosen)) if chosen else np.zeros((0, 0))
+    if header and columns is None and len(values) and not first[0].strip():
+        _refuse_index(name, values[:, 0])
     return Table(values, tuple(names[j] for j in chosen))
+
+
+def _refuse_index(name: str, cells: Array) -> None:
+    """A first column without a name that counts the rows was not meant as an arm."""
+    if len(cells) > 1 and bool((np.diff(cells) == 1).all()) and cells[0] in (0, 1):
+        raise TableError(
+            f"{name}: the first column has no name and counts the rows from {cells[0]:.0f}: an index, not an "
+            "arm (write the file without it, or choose the others by columns=[…], --columns; if it is an "
+            "arm, name it)"
+        )
 
 
 def _decoded(name: str, content: bytes) -> str:
@@ -182,6 +197,6 @@ def _delimiter(name: str, text: str) -> str:
             if all(other in line.strip() for line in lines):
                 raise TableError(
                     f"{name} must be separated by comma, semicolon or tab, got a {called} in every line, "
-                    f"as in {lines[0][:40]!r} (give delimiter={other!r}, or save it again)"
+                    f"as in {lines[0][:40]!r} (give delimiter={other!r}, --delimiter, or save it again)"
                 )
     return best or ","  # one column: to be refused as such

@@ -15,6 +15,7 @@ import numpy as np
 from kalmanbandits.errors import Array, InvalidArgument
 
 DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+\s*")
+LARGEST = 1e100  # beyond it squares and sums of them leave the range of floats
 
 
 class TableError(InvalidArgument):
@@ -47,10 +48,15 @@ def check_table(table: Table, name: str) -> Table:
         )
     if rounds < 2:
         raise TableError(f"{name} must have at least two rows, got {rounds} (a row is a round)")
-    infinite = np.isinf(values)
-    if infinite.any():
-        i, j = (int(n) for n in np.argwhere(infinite)[0])
-        raise infinite_cell(name, f"row {i + 1}", names[j], values[i, j])
+    large = np.abs(values) > LARGEST
+    if large.any():
+        i, j = (int(n) for n in np.argwhere(large)[0])
+        if np.isinf(values[i, j]):
+            raise infinite_cell(name, f"row {i + 1}", names[j], values[i, j])
+        raise TableError(
+            f"{name}: row {i + 1}, column {names[j]!r} must lie within ±{LARGEST:g}, got {values[i, j]:g} "
+            "(state rewards in a larger unit)"
+        )
     empty = np.isnan(values).all(axis=0)
     if empty.any():
         raise TableError(f"{name}: column {names[int(empty.argmax())]!r} has no reward at all (leave it out)")
@@ -85,7 +91,8 @@ def from_columns(name: str, series: Sequence[tuple[str, Any]], columns: Sequence
         kind = getattr(getattr(cells, "dtype", None), "kind", "O")
         if kind in "mM":
             raise TableError(
-                f"{name}: column {column!r} holds times, not rewards (choose others by columns=[…])"
+                f"{name}: column {column!r} holds times, not rewards "
+                "(choose others by columns=[…], --columns)"
             )
         if kind in "biuf" and isinstance(getattr(cells, "dtype", None), np.dtype):
             found.append(np.asarray(cells, np.float64))
@@ -115,9 +122,9 @@ def choose(name: str, names: Sequence[str], columns: Sequence[str] | None) -> li
 def not_a_number(name: str, place: str, column: str, cell: Any) -> TableError:
     """The error for a cell that holds something else."""
     shown = repr(cell) if len(repr(cell)) <= 40 else repr(cell)[:38] + "…"
-    way = "leave the column out by columns=[…], or the cell empty if its reward never came"
+    way = "leave the column out by columns=[…], --columns, or the cell empty if its reward never came"
     if isinstance(cell, str) and DECIMAL_COMMA.fullmatch(cell):
-        way = "write decimals with a point"
+        way = "write decimals with a point, and thousands without a comma"
     return TableError(f"{name}: {place}, column {column!r} must be a number, got {shown} ({way})")
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from kalmanbandits.agent import Agent
-from kalmanbandits.errors import KalmanBanditsError
+from kalmanbandits.errors import InvalidType, KalmanBanditsError
 from kalmanbandits.policies.known_system import KnownSystemPolicy
 from kalmanbandits.policies.spec import Policy, Spec
 from kalmanbandits.policies.verbs import learn_once, score_once, select_once
@@ -44,11 +44,22 @@ def check_policy(policy: Policy | type[Policy]) -> None:
     >>> check_policy(UCB)
     """
     if isinstance(policy, type):
-        system = _system(3)
-        known = issubclass(policy, KnownSystemPolicy)
-        policy = policy(system) if known else policy(arms=3)  # type: ignore[call-arg]
+        policy = _example(policy)
+    if not isinstance(policy, Policy):
+        raise InvalidType(f"policy must be a policy or its class, got {policy!r} (derive it from Policy)")
     for check in CHECKS:
         check(policy)
+
+
+def _example(cls: type[Policy]) -> Policy:
+    if issubclass(cls, KnownSystemPolicy):
+        return cls(_system(3))  # type: ignore[call-arg]
+    try:
+        return cls(arms=3)  # type: ignore[call-arg]
+    except TypeError as error:
+        raise InvalidType(
+            f"policy must be an object where its class needs more than arms, got {cls.__name__}: {error}"
+        ) from error
 
 
 def _system(arms: int) -> LinearGaussianSystem:
