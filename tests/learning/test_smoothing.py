@@ -48,10 +48,12 @@ def drawn(d, n, seed=0):
     return memory
 
 
-@pytest.mark.parametrize("d", [1, 2, 4])
-def test_smoother_equals_conditioning_of_the_joint_gaussian(d):
+@pytest.mark.parametrize(("d", "gaps"), [(1, []), (2, []), (4, []), (2, [0, 3, 4, 8]), (3, [1, 2])])
+def test_smoother_equals_conditioning_of_the_joint_gaussian(d, gaps):
+    """Rounds without a reward are left out of the conditioning, and of each arm's regression."""
     n = 9
     memory = drawn(d, n)
+    memory["work_arm"][0, gaps] = -1
     m = memory[0]
     G, C, Q = m["Gamma"][0][:d, :d], m["C"][0][:, :d], m["Q"][0][:d, :d]
     arms, y, mu, s2 = m["work_arm"][:n], m["work_y"][:n], m["mu"][0], m["s2"][0]
@@ -68,16 +70,18 @@ def test_smoother_equals_conditioning_of_the_joint_gaussian(d):
     H = np.zeros((n, n * d))
     for t in range(n):
         H[t, t * d : (t + 1) * d] = C[arms[t]]
-    S = H @ prior @ H.T + s2 * np.eye(n)
+    paid = np.setdiff1d(np.arange(n), gaps)
+    H, y_paid = H[paid], y[paid]
+    S = H @ prior @ H.T + s2 * np.eye(len(paid))
     gain = np.linalg.solve(S, H @ prior).T
-    v = y - mu[arms]
+    v = y_paid - mu[arms[paid]]
     mean, cov = gain @ v, prior - gain @ H @ prior
     second = cov + np.outer(mean, mean)
     blocks = second.reshape(n, d, n, d)
     likelihood, squares = e_step(memory, n)
     truth = -0.5 * (np.linalg.slogdet(S)[1] + v @ np.linalg.solve(S, v))
     assert likelihood == pytest.approx(truth, rel=1e-9)
-    assert squares == pytest.approx(float(y @ y))
+    assert squares == pytest.approx(float(y_paid @ y_paid))
     m = memory[0]
     np.testing.assert_allclose(m["work_S00"][:d, :d], sum(blocks[t, :, t] for t in range(n - 1)), atol=1e-9)
     np.testing.assert_allclose(m["work_S11"][:d, :d], sum(blocks[t, :, t] for t in range(1, n)), atol=1e-9)

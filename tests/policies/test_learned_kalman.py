@@ -8,7 +8,7 @@ import pytest
 from kalmanbandits import UCB, Agent, KalmanGreedy, LearnedKalman, Random, simulate
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.saving import lasting_fields
-from kalmanbandits.systems import random_stable, rotation
+from kalmanbandits.systems import Replay, random_stable, rotation
 
 ROUNDS = 4000
 
@@ -94,13 +94,76 @@ def test_odd_streams_do_no_harm(rewards):
             assert np.isfinite(memory[name]).all(), name
 
 
-def test_constant_means_are_found():
-    agent, rng = Agent(LearnedKalman(arms=2)), np.random.default_rng(2)
-    means = [0.0, 1.0]
+def test_constant_means_are_left_to_the_plain_model():
+    """There UCB is hard to beat: no more than twice its pulls of the worse arm, and no linear model."""
+    rng = np.random.default_rng(2)
+    rewards = rng.normal([0.0, 1.0], 1.0, size=(3000, 2))
+    played = simulate(Replay(rewards), {"L": LearnedKalman(arms=2), "U": UCB(arms=2)}, checkpoints=1)
+    wrong = played.pulls.values[:, 0, 0, 0]
+    assert wrong[0] <= 2 * wrong[1]
+    agent = Agent(LearnedKalman(arms=2))
+    for t in range(600):
+        arm = agent.select()
+        agent.update(arm, float(rewards[t, arm]))
+    assert agent.memory["plain"] == 1
+
+
+def test_the_guard_lets_the_linear_model_back_when_it_earns_its_keep():
+    """Constant means, then the paper's system: it acts on the levels first, on the filter later."""
+    agent, rng = Agent(LearnedKalman(arms=2)), np.random.default_rng(5)
+    system, z, lost = rotation(theta=5 * np.pi / 8), np.zeros(4), []
+    for t in range(1600):
+        if t == 500:
+            assert agent.memory["plain"] == 1
+        z = system.transition @ z + rng.standard_normal(4)
+        means = np.array([0.0, 30.0]) if t < 500 else system.actions @ z
+        arm = agent.select()
+        agent.update(arm, float(means[arm] + rng.standard_normal()))
+        lost.append(means.max() - means[arm])
+    assert agent.memory["plain"] == 0
+    assert np.mean(lost[1000:]) < 8  # random play loses 92
+
+
+def test_means_that_jump_are_followed():
+    """The better arm changes every 400 rounds."""
+    agent, rng, right = Agent(LearnedKalman(arms=2)), np.random.default_rng(6), []
+    for t in range(2400):
+        means = [0.0, 2.0] if (t // 400) % 2 else [2.0, 0.0]
+        arm = agent.select()
+        agent.update(arm, float(means[arm] + rng.standard_normal()))
+        right.append(means[arm] == 2.0)
+    assert np.mean(right) > 0.85
+
+
+def test_what_left_the_window_is_not_forgotten_by_the_levels():
+    """With a window of 64 an arm far behind is not tried again every 64 rounds."""
+    agent, rng = Agent(LearnedKalman(arms=2, window=64)), np.random.default_rng(7)
     for _ in range(1500):
         arm = agent.select()
-        agent.update(arm, means[arm] + float(rng.standard_normal()))
-    assert agent.memory["pulls"][1] > 900
+        agent.update(arm, float([0.0, 5.0][arm] + rng.standard_normal()))
+    assert agent.memory["pulls"][0] < 12
+
+
+def test_rewards_that_never_come_are_gaps_in_the_fit():
+    """Told of a gap, fits know that the state turned in between."""
+    system, rng = rotation(theta=2.5), np.random.default_rng(8)
+    agent, z, lost = Agent(LearnedKalman(arms=2)), np.zeros(4), []
+    for t in range(1500):
+        z = system.transition @ z + rng.standard_normal(4)
+        means = system.actions @ z
+        ticket = agent.ask()
+        lost.append(means.max() - means[ticket.arm])
+        if t % 7 in (3, 4):
+            agent.expire(ticket)
+        else:
+            agent.tell(ticket, float(means[ticket.arm] + rng.standard_normal()))
+    assert (agent.memory["arm"] == -1).sum() == len([t for t in range(1500) if t % 7 in (3, 4)])
+    assert np.mean(lost[500:]) < 15  # random play loses 92
+
+
+def test_a_hundred_thousand_equal_rewards_do_no_harm():
+    result = simulate(Replay(np.ones((100_000, 2))), {"L": LearnedKalman(arms=2)}, checkpoints=1)
+    assert result.regret.values.max() == 0
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 Bandit feedback is a system of k outputs of which one is observed each round: missing data, which the E-step
 (`smoothing`) handles exactly. The M-step is a regression for Γ, Q and one for each arm's (c_a, μ_a), with
 weak priors that keep a fit to a dozen rounds finite. Loadings and offsets have priors N(0, τ²) with variances
-learned too, so that an arm seldom seen is taken to be like the others. Rewards come in units of their own
+learned too, so that an arm seldom seen is taken to be like the others; but not below a bound, since τ → 0
+explains everything by noise and is a hill of its own. Rewards come in units of their own
 standard deviation. States have no unit: after every step they are turned so that their mean square is the
 identity, which gives the priors a meaning.
 
@@ -23,6 +24,7 @@ SHRINK_GAMMA = 0.1  # rounds with z_{t+1} = 0
 ROUNDS_Q, SQUARES_Q = 1.0, 0.01
 ROUNDS_NOISE, SQUARES_NOISE = 1.0, 1e-3
 SQUARES_TAU = 0.01
+LEAST_TAU = 0.3  # of the loadings of one arm together
 LEAST_NOISE = 1e-9
 STRIDE, LARGEST_STRIDE, SLACK = 1.4, 40.0, 0.5  # of over-relaxed steps
 
@@ -93,9 +95,10 @@ def maximise(m: Any, i: Any, n: Any, squares: Any) -> None:
         for b in range(d):
             Q[a, b] = 0.5 * (T[a, b] + T[b, a]) / (n - 1 + ROUNDS_Q)
         Q[a, a] += SQUARES_Q / (n - 1 + ROUNDS_Q)
-    loadings, offsets = 0.0, 0.0
+    loadings, offsets, observed = 0.0, 0.0, 0.0
     for arm in range(C.shape[0]):
         A, b_arm = m.work_A[arm], m.work_b[arm]
+        observed += A[d, d]
         for a in range(d):
             A[a, a] += m.s2[i] / m.tau[i, 0]
         A[d, d] += m.s2[i] / m.tau[i, 1]
@@ -121,9 +124,9 @@ def maximise(m: Any, i: Any, n: Any, squares: Any) -> None:
                 else:
                     offsets += m.s2[i] * x[a] * x[a]
     k = C.shape[0]
-    m.tau[i, 0] = (loadings + SQUARES_TAU) / (k * d + 1)
+    m.tau[i, 0] = max((loadings + SQUARES_TAU) / (k * d + 1), LEAST_TAU / d)
     m.tau[i, 1] = (offsets + SQUARES_TAU) / (k + 1)
-    m.s2[i] = max((squares + SQUARES_NOISE) / (n + ROUNDS_NOISE), LEAST_NOISE)
+    m.s2[i] = max((squares + SQUARES_NOISE) / (observed + ROUNDS_NOISE), LEAST_NOISE)
     _normalise(m, i, n)
 
 

@@ -1,14 +1,15 @@
 """Choosing a model: a current one, and challengers that are improved beside it and may take its place.
 
-    value(model) = log-likelihood − 2 (Σ_a d N_a/(N_a + d) + d(d+1)/2)
+    value(model) = log-likelihood − Σ_a d N_a/(N_a + d) − d(d+1)/2
 
-a penalised likelihood, in which an arm's loadings count by how often it was seen. Such a likelihood has
-plateaus and poor hills, and a fresh start may take a hundred steps to show what it is worth. So challengers
-live on from one fit to the next, and are drawn anew when they no longer improve.
+a likelihood penalised as Akaike does, in which an arm's loadings count by how often it was seen. It has
+plateaus and poor hills. So one challenger begins, in turn in every dimension, from the correlations of the
+rewards (`subspace`), which knows of no hills, and another from the current model with dimensions added, or
+anywhere. Those that catch up soon enough live on to the next fit.
 
 The functions take a memory (an array of one record) with the fields of `expectation_maximisation`,
-`smoothing` and `search_fields`, in which `work_arm` and `work_y` hold n
-rounds in order, the rewards standardised.
+`smoothing`, `subspace` and `search_fields`, in which `work_arm` and `work_y` hold n rounds in order, the
+rewards standardised; arm −1 is a round without one.
 """
 
 from __future__ import annotations
@@ -21,20 +22,21 @@ import numpy as np
 from kalmanbandits.compilation import entry
 from kalmanbandits.learning.expectation_maximisation import copy_model, improve
 from kalmanbandits.learning.smoothing import run_filter
+from kalmanbandits.learning.subspace import begin_from_correlations, observe_correlations
 from kalmanbandits.streams import normals
 
 CURRENT = 0
-CHALLENGERS = (1, 2, 3)
-SPARE = 4  # where `improve` keeps the plain step
-MODELS = 5
+ANYWHERE, CORRELATED = CHALLENGERS = (1, 2)  # where they begin
+SPARE = 3  # where `improve` keeps the plain step
+MODELS = 4
 PARAMETERS = ("d", "Gamma", "C", "mu", "Q", "s2", "tau", "value", "stride")
 
 RESTART, KEY = np.uint64(5), np.uint64(0)  # the purpose and key of the numbers that models begin with
-PRICE = 2.0  # log-likelihood that a parameter must earn
-RECENT = 400  # rounds that challengers grow up on, or 40 an arm
+RECENT = 1200  # rounds that challengers grow up on, or 120 an arm
 MARGIN = 0.1  # by which a challenger must win: more than rounding errors and unfinished steps can do
-STALE = 0.02  # log-likelihood a step: a challenger that gains less is drawn anew
+PATIENCE = 50  # steps at its present pace within which a challenger must catch up
 STEPS = 60  # of one model in one search, at most
+SHARE = 0.35  # of the work of a search for one model
 PROOF_STEPS, PROOF_WORK = 15, 2e6
 
 
@@ -70,13 +72,13 @@ def filter_over(memories: Any, i: Any, first: Any, n: Any) -> Any:
 
 
 def cost(d: int) -> float:
-    """Roughly what a step costs a round, in units of a few nanoseconds."""
-    return (d + 1.0) ** 3
+    """What a step costs a round, measured, in units of some three nanoseconds."""
+    return (d + 1.0) ** 3 + 15
 
 
 def penalty(d: int, counts: Any) -> float:
     """What d dimensions cost, in log-likelihood; `counts` (k) are the rounds of each arm."""
-    return PRICE * (float((d * counts / (counts + d)).sum()) + 0.5 * d * (d + 1))
+    return float((d * counts / (counts + d)).sum()) + 0.5 * d * (d + 1)
 
 
 def draw_model(memory: Any, i: int, d: int, kept: int = 0) -> None:
@@ -127,24 +129,26 @@ def search(memory: Any, n: int, largest: int, work: float) -> None:
     """
     if memory["d"][0, CURRENT] == 0:
         draw_model(memory, CURRENT, min(2, largest))
-    _polish(memory, CURRENT, 0, n, 0.35 * work)
+    _polish(memory, CURRENT, 0, n, SHARE * work)
     first = max(0, n - max(RECENT, RECENT // 10 * memory["C"].shape[2]))
     if first:
-        memory["value"][0, CURRENT] = _value(memory, CURRENT, first, n)
-    turn = int(memory["turn"][0])
-    for visited in range(len(CHALLENGERS)):
-        i = CHALLENGERS[(turn + visited) % len(CHALLENGERS)]
-        _challenge(memory, i, first, n, largest, 0.15 * work if visited else 0.35 * work)
-    memory["turn"] = turn + 1
+        memory["value"][0, CURRENT] = value_of(memory, CURRENT, first, n)
+    observe_correlations(memory, n)
+    for i in CHALLENGERS:
+        _challenge(memory, i, first, n, largest, SHARE * work)
+    memory["turn"] += 1
 
 
-def _counts(memory: Any, first: int, n: int) -> Any:
-    return np.bincount(memory["work_arm"][0, first:n], minlength=memory["C"].shape[2])
+def counts_of(memory: Any, first: int, n: int) -> Any:
+    """Rounds of each arm, shape (k,)."""
+    arms = memory["work_arm"][0, first:n]
+    return np.bincount(arms[arms >= 0], minlength=memory["C"].shape[2])
 
 
-def _value(memory: Any, i: int, first: int, n: int) -> float:
+def value_of(memory: Any, i: int, first: int, n: int) -> float:
+    """The penalised likelihood of model `i` on rounds first … n − 1."""
     d = int(memory["d"][0, i])
-    return float(filter_over(memory, i, first, n)) - penalty(d, _counts(memory, first, n))
+    return float(filter_over(memory, i, first, n)) - penalty(d, counts_of(memory, first, n))
 
 
 def _polish(memory: Any, i: int, first: int, n: int, work: float, most: int = STEPS) -> float:
@@ -152,20 +156,19 @@ def _polish(memory: Any, i: int, first: int, n: int, work: float, most: int = ST
     d = int(memory["d"][0, i])
     steps = max(1, min(most, int(work / (cost(d) * (n - first)))))
     start, last = improve_by(memory, i, first, n, steps)
-    memory["value"][0, i] = last - penalty(d, _counts(memory, first, n))
+    memory["value"][0, i] = last - penalty(d, counts_of(memory, first, n))
     return float(last - start) / steps
 
 
 def _challenge(memory: Any, i: int, first: int, n: int, largest: int, work: float) -> None:
     if memory["d"][0, i] == 0:
         _draw_challenger(memory, i, largest)
-    gain = _polish(memory, i, first, n, work)
-    if memory["value"][0, i] > memory["value"][0, CURRENT] + MARGIN:
-        if first == 0 or _proves_itself(memory, i, n):
-            swap_models(memory, i, CURRENT)
-        else:
-            memory["d"][0, i] = 0
-    elif gain < STALE:
+    _polish(memory, i, first, n, 0.5 * work)
+    pace = _polish(memory, i, first, n, 0.5 * work)
+    behind = float(memory["value"][0, CURRENT] + MARGIN - memory["value"][0, i])
+    if behind < 0 and (first == 0 or _proves_itself(memory, i, n)):
+        swap_models(memory, i, CURRENT)
+    if behind < 0 or pace * PATIENCE < behind:
         memory["d"][0, i] = 0
 
 
@@ -173,15 +176,18 @@ def _proves_itself(memory: Any, i: int, n: int) -> bool:
     """Whether a challenger that wins on the last rounds wins, after a few steps, on all of them."""
     recent = float(memory["value"][0, i])
     _polish(memory, i, 0, n, PROOF_WORK, PROOF_STEPS)
-    better = memory["value"][0, i] > _value(memory, CURRENT, 0, n) + MARGIN
+    better = memory["value"][0, i] > value_of(memory, CURRENT, 0, n) + MARGIN
     memory["value"][0, i] = recent
     return bool(better)
 
 
 def _draw_challenger(memory: Any, i: int, largest: int) -> None:
-    """The first challenger enlarges the current model, the others begin anew, in turn in every dimension."""
-    d = int(memory["d"][0, CURRENT])
-    if i == CHALLENGERS[0] and d < largest:
+    d, turn = int(memory["d"][0, CURRENT]), int(memory["turn"][0])
+    if i == CORRELATED:
+        size = 1 + (d + turn) % min(largest, d + 3)
+        draw_model(memory, i, size)
+        begin_from_correlations(memory, i, size)
+    elif turn % 2 and d < largest:
         for name in PARAMETERS:
             memory[name][0, i] = memory[name][0, CURRENT]
         draw_model(memory, i, min(d + 1 + int(memory["drawn"][0]) % 2, largest), kept=d)

@@ -9,8 +9,9 @@ Methods", chapter 4), with v the innovation, S its variance, K the gain and L = 
     E z_t = ẑ_t + P_t r_{t−1}        Var z_t = P_t − P_t N_{t−1} P_t
     Cov(z_{t+1}, z_t) = (I − P_{t+1}N_t) L_t P_t
 
-Arrays have room for D dimensions; a model uses the first d of them and leaves the others zero. The arrays
-called `work_…` are written before they are read, and need not be saved.
+A round without a reward (arm −1, a gap) counts as one whose noise is beyond all bounds: it leaves the state
+to itself. Arrays have room for D dimensions; a model uses the first d of them and leaves the others zero. The
+arrays called `work_…` are written before they are read, and need not be saved.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import math
 from typing import Any
 
 from kalmanbandits.compilation import jit, routine
+
+GAP = 1e300  # variance of what is not observed
 
 
 def work_fields(window: int, arms: int, D: int) -> list[tuple[Any, ...]]:
@@ -62,6 +65,15 @@ def run_filter(m: Any, i: Any, arms: Any, y: Any, n: Any) -> Any:
     for t in range(n):
         arm = arms[t]
         K = m.work_K[t]
+        if arm < 0:
+            m.work_S[t], m.work_v[t] = GAP, 0.0
+            for a in range(d):
+                K[a] = 0.0
+                m.work_z[t, a] = z[a]
+                for b in range(d):
+                    m.work_P[t, a, b] = P[a, b]
+            move_on(d, G, Q, z, P, T)
+            continue
         S = m.s2[i]
         v = y[t] - mu[arm]
         for a in range(d):
@@ -192,19 +204,22 @@ def smooth(m: Any, i: Any, arms: Any, y: Any, n: Any) -> Any:
                     total -= PN[a, j] * P[j, b]
                 V[a, b] = total
                 V[b, a] = total
-        for a in range(d):
-            m.work_b[arm, a] += y[t] * z[a]
-            m.work_A[arm, a, d] += z[a]
-            m.work_A[arm, d, a] += z[a]
-            for b in range(d):
-                m.work_A[arm, a, b] += V[a, b]
-                if t < n - 1:
+        if t < n - 1:
+            for a in range(d):
+                for b in range(d):
                     m.work_S00[a, b] += V[a, b]
                     m.work_S11[a, b] += V_next[a, b]
                     m.work_S10[a, b] += T[a, b] - lag[a, b] + z_next[a] * z[b]
-        m.work_A[arm, d, d] += 1
-        m.work_b[arm, d] += y[t]
-        squares += y[t] * y[t]
+        if arm >= 0:
+            for a in range(d):
+                m.work_b[arm, a] += y[t] * z[a]
+                m.work_A[arm, a, d] += z[a]
+                m.work_A[arm, d, a] += z[a]
+                for b in range(d):
+                    m.work_A[arm, a, b] += V[a, b]
+            m.work_A[arm, d, d] += 1
+            m.work_b[arm, d] += y[t]
+            squares += y[t] * y[t]
         for a in range(d):
             z_next[a] = z[a]
             for b in range(d):
