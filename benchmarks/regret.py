@@ -28,6 +28,7 @@ HERE = Path(__file__).parent
 SEED = 2_000
 RUNS, RUNS_OUTSIDE = 20, 100
 LEARNED = "LearnedKalman"
+TICKS = (0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
 Numbers = dict[str, tuple[float, float]]
 
 
@@ -150,6 +151,8 @@ def draw(groups: dict[str, Any], target: Path) -> None:
         axis.set_yticks(range(len(rows)), list(rows), fontsize=7)
         axis.set_ylim(len(rows) - 0.4, -0.6)
         axis.set_xscale("log")
+        axis.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS], fontsize=8)
+        axis.minorticks_off()
         against = "the best comparator" if group == "outside" else "KalmanGreedy, which knows the system"
         axis.set_title(f"{group}: regret over that of {against}", fontsize=9, loc="left")
         axis.grid(axis="x", alpha=0.3)
