@@ -165,7 +165,7 @@ def draw(groups: dict[str, Any], target: Path) -> None:
     ]
     figure.legend(handles=handles, ncols=6, fontsize=8, loc="upper center", frameon=False)
     figure.tight_layout(rect=(0, 0, 1, 1 - 0.35 / (0.24 * sum(heights))))
-    figure.savefig(target, dpi=150)
+    figure.savefig(target, dpi=150, bbox_inches="tight")
 
 
 def main() -> None:
