@@ -8,12 +8,10 @@ one or the new one, whole.
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import os
 import platform
-import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ import numpy as np
 
 from kalmanbandits import __version__
 from kalmanbandits.errors import FileFormatError
+from kalmanbandits.files import write_atomically
 from kalmanbandits.policies.spec import FORMAT, Memory, Spec
 
 NAME = "kalmanbandits agent"
@@ -46,35 +45,6 @@ def write(path: str | os.PathLike[str], spec: Spec, memory: Memory, position: di
 def lasting_fields(memory: Memory) -> list[str]:
     """The fields worth saving: those named `work_…` are written before they are read."""
     return [name for name in memory.dtype.names or () if not name.startswith("work_")]
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Put `content` at `path` so that a crash at any moment leaves the old file or the new one."""
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
-        flush_folder(path.parent)  # the directory entry too
-    except OSError as error:  # a full disk names no file, the others the temporary one
-        raise OSError(error.errno, error.strerror, str(path)) from error
-
-
-def flush_folder(folder: Path) -> None:
-    """Make the names in a folder durable, where the system can."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def read(path: str | os.PathLike[str]) -> tuple[Spec, Memory, dict[str, Any]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_page import Visit, browser, in_browser  # noqa: F401 - the fixture is used by its name
+from test_page import Visit, browser, in_browser, quiet_visit  # noqa: F401 - the fixture is used by its name
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "backtest_airports.py"
 
@@ -24,11 +24,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def visit(browser: Any, folder: Path) -> Iterator[Visit]:  # noqa: F811
-    visit = Visit(browser, folder / "report.html")
-    yield visit
-    assert visit.complaints == []
-    assert len(visit.requests) == 1, visit.requests  # the file itself
-    visit.page.close()
+    with quiet_visit(browser, folder / "report.html") as visit:
+        yield visit
 
 
 @in_browser

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -68,13 +69,20 @@ class Visit:
         return self.page.locator(f'.chip input[value="{name}"]')
 
 
-@pytest.fixture
-def paper(browser: Any, paper_report: Path) -> Iterator[Visit]:
-    visit = Visit(browser, paper_report / "report.html")
+@contextmanager
+def quiet_visit(browser: Any, file: Path) -> Iterator[Visit]:
+    """A visit during which the page complains of nothing and asks for nothing but itself."""
+    visit = Visit(browser, file)
     yield visit
     assert visit.complaints == []
     assert len(visit.requests) == 1, visit.requests  # the file itself
     visit.page.close()
+
+
+@pytest.fixture
+def paper(browser: Any, paper_report: Path) -> Iterator[Visit]:
+    with quiet_visit(browser, paper_report / "report.html") as visit:
+        yield visit
 
 
 @in_browser

@@ -12,6 +12,8 @@ from documents import ROOT
 PACKAGE = "kalmanbandits"
 LINE = (
     "errors",
+    "files",
+    "threads",
     "compilation",
     "streams",
     "systems",

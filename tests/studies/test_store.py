@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from study_worlds import CHUNKS, TEXT, contents, small_blocks, small_study
 
+from kalmanbandits import files
 from kalmanbandits.errors import FileFormatError, InvalidArgument
-from kalmanbandits.studies import Changes, Results, StoreRefused, files, parse_study, run_study
+from kalmanbandits.studies import Changes, Results, StoreRefused, parse_study, run_study
 from kalmanbandits.studies.store import read_ledger
 
 CHUNK = "data.zarr/angles/regret/c.1.0.2.0"

@@ -8,8 +8,8 @@ import weakref
 from pathlib import Path
 from typing import Protocol
 
-from kalmanbandits import saving
 from kalmanbandits.errors import JournalError
+from kalmanbandits.files import flush_folder
 
 try:
     import fcntl
@@ -35,7 +35,7 @@ def lock(folder: Path, may_create: bool) -> int:
     try:
         if may_create and not folder.exists():
             folder.mkdir()
-            saving.flush_folder(folder.parent)
+            flush_folder(folder.parent)
         handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise journal_error(f"the journal at {folder} cannot be opened", error) from error

@@ -24,6 +24,7 @@ from kalmanbandits.simulation import simulate
 from kalmanbandits.simulation.cpu import available_cores
 from kalmanbandits.studies.statistics import Interval
 from kalmanbandits.systems.replay import Replay
+from kalmanbandits.threads import run_threads
 
 Progress = Callable[[int, int], None]
 POINTS = 200  # of the curves over time
@@ -160,28 +161,13 @@ class _Work:
         self.tasks: queue.SimpleQueue[tuple[int, str]] = queue.SimpleQueue()
         for task in sorted(enumerate(policies), key=lambda task: not slow[task[0]]):  # the long work first
             self.tasks.put(task)
-        self.errors: list[BaseException] = []
         self.stop = threading.Event()
 
     def do(self, threads: int) -> None:
         """Play everything; one policy a thread at a time, since a memory may take many megabytes."""
         import xarray  # noqa: F401 - before the threads, which all need it
 
-        workers = [threading.Thread(target=self.work, daemon=True) for _ in range(threads)]
-        for worker in workers:
-            worker.start()
-        try:
-            for worker in workers:
-                while worker.is_alive():
-                    worker.join(0.1)
-                    self.tell()
-        except BaseException:
-            self.stop.set()
-            for worker in workers:
-                worker.join()
-            raise
-        if self.errors:
-            raise self.errors[0]
+        run_threads(self.work, threads, self.stop, self.tell)
         self.tell()
 
     def tell(self) -> None:
@@ -192,16 +178,12 @@ class _Work:
 
     def work(self) -> None:
         """One thread: a policy after the other."""
-        try:
-            while not self.stop.is_set():
-                try:
-                    place, name = self.tasks.get_nowait()
-                except queue.Empty:
-                    return
-                self.play(place, self.policies[name])
-        except BaseException as error:  # handed to the calling thread
-            self.errors.append(error)
-            self.stop.set()
+        while not self.stop.is_set():
+            try:
+                place, name = self.tasks.get_nowait()
+            except queue.Empty:
+                return
+            self.play(place, self.policies[name])
 
     def play(self, place: int, policy: Policy) -> None:
         """All runs of a policy; just one where the second would repeat it."""

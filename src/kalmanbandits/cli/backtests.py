@@ -150,9 +150,9 @@ def fit(
       kalmanbandits fit rewards.csv --out system.toml --dimensions 4 --without-levels
     """
     from kalmanbandits.errors import InvalidArgument
+    from kalmanbandits.files import write_atomically
     from kalmanbandits.learning.table_fit import fit_table
     from kalmanbandits.learning.table_words import describe
-    from kalmanbandits.saving import write_atomically
 
     path = out or table.with_suffix(".toml")
     if path.exists() and not path.read_bytes().startswith(FITTED.encode()):

@@ -25,7 +25,7 @@ ROUNDS_Q, SQUARES_Q = 1.0, 0.01
 ROUNDS_NOISE, SQUARES_NOISE = 1.0, 1e-3
 SQUARES_TAU = 0.01
 LEAST_TAU = 0.3  # of the loadings of one arm together
-LEAST_NOISE = 1e-9
+LEAST_NOISE = LEAST_PIVOT = 1e-9
 STRIDE, LARGEST_STRIDE, SLACK = 1.4, 40.0, 0.5  # of over-relaxed steps
 
 
@@ -45,17 +45,23 @@ def model_fields(models: int, arms: int, D: int) -> list[tuple[Any, ...]]:
 
 
 @routine
-def factor(A: Any, L: Any, n: Any) -> None:
-    """L, lower triangular, with LL' = A; a pivot that rounding made negative counts as tiny."""
+def factor(A: Any, L: Any, n: Any) -> Any:
+    """L, lower triangular, with LL' = A; a pivot that rounding made negative counts as tiny.
+
+    Returns the least pivot as it was: A is positive definite if that is positive.
+    """
+    least = math.inf
     for a in range(n):
         for b in range(a + 1):
             total = A[a, b]
             for j in range(b):
                 total -= L[a, j] * L[b, j]
             if a == b:
+                least = min(least, total)
                 L[a, a] = math.sqrt(max(total, 1e-12 * A[a, a] + 1e-300))
             else:
                 L[a, b] = total / L[b, b]
+    return least
 
 
 @jit
@@ -227,7 +233,7 @@ def _stretch(m: Any, i: Any, spare: Any) -> None:
     ratio = m.s2[i] / m.s2[spare]
     m.s2[spare] = m.s2[i]
     m.s2[i] = max(m.s2[i] * ratio ** (e - 1), LEAST_NOISE)
-    positive = is_positive(m.work_M[0], m.work_L, d)
+    positive = factor(m.work_M[0], m.work_L, d) > LEAST_PIVOT
     for a in range(d):
         for b in range(d):
             m.Q[spare, a, b] = m.Q[i, a, b]
@@ -238,23 +244,6 @@ def _stretch(m: Any, i: Any, spare: Any) -> None:
 @jit
 def _beyond(old: Any, new: Any, e: Any) -> Any:
     return old + e * (new - old), new
-
-
-@routine
-def is_positive(A: Any, L: Any, n: Any) -> Any:
-    """Whether A is positive definite, with a margin; L is scratch."""
-    for a in range(n):
-        for b in range(a + 1):
-            total = A[a, b]
-            for j in range(b):
-                total -= L[a, j] * L[b, j]
-            if a == b:
-                if total <= 1e-9:
-                    return False
-                L[a, a] = math.sqrt(total)
-            else:
-                L[a, b] = total / L[b, b]
-    return True
 
 
 @routine

@@ -15,11 +15,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from kalmanbandits.compilation import entry, routine
+from kalmanbandits.learning.identification import CURRENT, counts_of, penalty
 
 DRIFTS = (0.0, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 FASTER = 2.0  # log-likelihood that levels that wander must earn
 LIKE_OTHERS = 4.0  # rounds for which an arm's noise is taken to be that of all
+KEEP = 1.5  # times its parameters' price that the linear model must earn to be acted on
 MOST = 1.0  # log-likelihood for which one reward may count between the two models
 
 
@@ -102,7 +106,8 @@ def take_in_level(m: Any, arm: Any, y: Any) -> Any:
 def _likelihood(m: Any, n: Any, drift: Any) -> Any:
     """Log-likelihood of n rewards one step ahead, but for constants, with the noise that the n show.
 
-    The first reward of each arm has no prediction; their own spread around 0 says how likely they were.
+    The first reward of each arm has no prediction; their own mean square, which is returned too, says how
+    likely they were.
     """
     _start_levels(m, drift)
     total, first, new = 0.0, 0.01, 0
@@ -154,6 +159,19 @@ def follow_levels(memories: Any, n: Any) -> Any:
     if chosen > 0:
         ahead += FASTER
     return ahead
+
+
+def earns_its_keep(memory: Any, n: int) -> bool:
+    """Whether the current linear model, filtered over n rounds before, beats the levels by its price.
+
+    That is what its parameters cost, and what its offsets, which the levels estimate as they go, take from
+    the data. Filters the levels, in any case.
+    """
+    m, counts = memory[0], counts_of(memory, 0, n)
+    ratio = m["tau"][CURRENT, 1] / m["s2"][CURRENT]
+    offsets = 0.5 * (1 + np.log1p(ratio * counts[counts > 0])).sum()
+    price = KEEP * penalty(int(m["d"][CURRENT]), counts) + float(offsets)
+    return bool(follow_levels(memory, n) >= price)
 
 
 @routine

@@ -124,7 +124,8 @@ def move_on(d: Any, G: Any, Q: Any, z: Any, P: Any, T: Any) -> None:
 
 
 @jit
-def _product(d: Any, A: Any, B: Any, out: Any) -> None:
+def product(d: Any, A: Any, B: Any, out: Any) -> None:
+    """out ← AB in the first d dimensions."""
     for a in range(d):
         for b in range(d):
             total = 0.0
@@ -160,9 +161,9 @@ def smooth(m: Any, i: Any, arms: Any, y: Any, n: Any) -> Any:
             for a in range(d):
                 for b in range(d):
                     F[a, b] = P[a, b] - S * K[a] * K[b]
-            _product(d, G, F, T)
-            _product(d, m.work_P[t + 1], N, PN)
-            _product(d, PN, T, lag)
+            product(d, G, F, T)
+            product(d, m.work_P[t + 1], N, PN)
+            product(d, PN, T, lag)
         for a in range(d):  # r ← c v/S + (I − cK')Γ'r
             total = 0.0
             for b in range(d):
@@ -173,7 +174,7 @@ def smooth(m: Any, i: Any, arms: Any, y: Any, n: Any) -> Any:
             Kr += K[a] * u[a]
         for a in range(d):
             r[a] = u[a] + c[a] * (v / S - Kr)
-        _product(d, N, G, PN)  # N ← cc'/S + (I − cK')Γ'NΓ(I − Kc')
+        product(d, N, G, PN)  # N ← cc'/S + (I − cK')Γ'NΓ(I − Kc')
         for a in range(d):
             for b in range(a + 1):
                 total = 0.0
@@ -196,7 +197,7 @@ def smooth(m: Any, i: Any, arms: Any, y: Any, n: Any) -> Any:
             for b in range(d):
                 total += P[a, b] * r[b]
             z[a] = total
-        _product(d, P, N, PN)
+        product(d, P, N, PN)
         for a in range(d):
             for b in range(a + 1):
                 total = P[a, b] + z[a] * z[b]

@@ -20,6 +20,7 @@ import numpy as np
 
 from kalmanbandits.compilation import entry, routine
 from kalmanbandits.learning.expectation_maximisation import factor, solve
+from kalmanbandits.learning.smoothing import product
 
 ROWS = 40  # of the Hankel matrix, or those of two blocks
 SHRINK = 1.0  # rounds by which a pair of arms seldom seen counts less
@@ -133,14 +134,11 @@ def _radius(A: Any, d: Any) -> Any:
             B[a, b] = A[a, b]
     log = 0.0
     for _ in range(7):
+        product(d, B, B, T)
         largest = 1e-300
         for a in range(d):
             for b in range(d):
-                total = 0.0
-                for c in range(d):
-                    total += B[a, c] * B[c, b]
-                T[a, b] = total
-                largest = max(largest, abs(total))
+                largest = max(largest, abs(T[a, b]))
         log = 2 * log + math.log(largest)
         for a in range(d):
             for b in range(d):

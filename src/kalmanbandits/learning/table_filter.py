@@ -20,19 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from kalmanbandits.compilation import entry, jit
-
-
-@jit
-def product(A: Any, B: Any, out: Any) -> None:
-    """out ← AB, for small square matrices."""
-    d = A.shape[0]
-    for i in range(d):
-        for j in range(d):
-            total = 0.0
-            for m in range(d):
-                total += A[i, m] * B[m, j]
-            out[i, j] = total
+from kalmanbandits.compilation import entry
+from kalmanbandits.learning.smoothing import move_on, product
 
 
 @entry
@@ -87,25 +76,7 @@ def filter_rows(
                     v -= C[a, i] * state[i]
                 for i in range(d):
                     g[t, i] += C[a, i] * v / s2
-        for i in range(d):
-            total = 0.0
-            for j in range(d):
-                total += G[i, j] * state[j]
-            K[i] = total
-        for i in range(d):
-            state[i] = K[i]
-            for j in range(d):
-                total = 0.0
-                for m in range(d):
-                    total += G[i, m] * cov[m, j]
-                M[i, j] = total
-        for i in range(d):
-            for j in range(i + 1):
-                total = Q[i, j]
-                for m in range(d):
-                    total += M[i, m] * G[j, m]
-                cov[i, j] = total
-                cov[j, i] = total
+        move_on(d, G, Q, state, cov, M)
     return likelihood
 
 
@@ -137,9 +108,9 @@ def smooth_rows(
     GF, PN, lag, X, Y = room[5], room[6], room[7], room[8], room[9]
     for t in range(T - 1, -1, -1):
         if t < T - 1:  # from r and N of the round after, before they move back
-            product(G, F[t], GF)
-            product(P[t + 1], N, PN)
-            product(PN, GF, lag)
+            product(d, G, F[t], GF)
+            product(d, P[t + 1], N, PN)
+            product(d, PN, GF, lag)
         for i in range(d):
             for j in range(d):
                 J[i, j] = 0.0
@@ -148,17 +119,17 @@ def smooth_rows(
                 for i in range(d):
                     for j in range(d):
                         J[i, j] += C[a, i] * C[a, j] / s2
-        product(F[t], J, W)
+        product(d, F[t], J, W)
         for i in range(d):
             for j in range(d):
                 W[i, j] = (1.0 if i == j else 0.0) - W[i, j]
-        product(G, W, X)  # L = ΓW
+        product(d, G, W, X)  # L = ΓW
         for i in range(d):
             total = g[t, i]
             for j in range(d):
                 total += X[j, i] * r[j]
             u[i] = total
-        product(N, X, Y)
+        product(d, N, X, Y)
         for i in range(d):
             r[i] = u[i]
         for i in range(d):
@@ -170,8 +141,8 @@ def smooth_rows(
         for i in range(d):  # rounding must not make it lopsided
             for j in range(i):
                 N[i, j] = N[j, i] = 0.5 * (N[i, j] + N[j, i])
-        product(P[t], N, PN)
-        product(PN, P[t], X)
+        product(d, P[t], N, PN)
+        product(d, PN, P[t], X)
         for i in range(d):
             total = z[t, i]
             for j in range(d):

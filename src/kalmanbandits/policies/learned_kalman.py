@@ -15,15 +15,13 @@ from kalmanbandits.learning.fitted_filter import adopt, doubt_of, filter_fields,
 from kalmanbandits.learning.identification import (
     CURRENT,
     MODELS,
-    counts_of,
     filter_over,
     improve_by,
-    penalty,
     search,
     search_fields,
 )
 from kalmanbandits.learning.levels import (
-    follow_levels,
+    earns_its_keep,
     forget_past,
     level_fields,
     level_variance,
@@ -50,7 +48,6 @@ GRID = 2.0**-24
 # Share of the state's part of an arm's variance in its bonus: foresight looks one round ahead, and this far
 # beyond it. It matters where no arm tells about another.
 CURIOSITY = 0.2
-KEEP = 1.5  # times its parameters' price that the linear model must earn to be acted on
 ROUNDS_A_DIMENSION = 5  # no more dimensions than data can bear
 MEMORY = 32  # rounds over which surprise is averaged
 DOUBT, CHANGE = 2.0, 2.5  # surprise that asks for a fit; that says the system changed,
@@ -149,7 +146,7 @@ class LearnedKalman(Policy):
         improve_by(memory, CURRENT, 0, n, 1)  # leaves each arm's regression behind
         filter_over(memory, CURRENT, 0, n)
         adopt(memory, n)
-        memory["plain"] = follow_levels(memory, n) < self._price(memory, n)
+        memory["plain"] = not earns_its_keep(memory, n)
         memory["fitted"] = t
         if n > 500:
             memory["surprise"] = min(1.0, float(m["surprise"]))
@@ -171,14 +168,6 @@ class LearnedKalman(Policy):
         memory["work_arm"][0, : arms.size] = arms
         memory["work_y"][0, : arms.size] = (m["reward"][places] - mean) / scale
         return True
-
-    @staticmethod
-    def _price(memory: Memory, n: int) -> float:
-        """What the linear model has to earn: its parameters' price, and what its offsets take from data."""
-        m, counts = memory[0], counts_of(memory, 0, n)
-        ratio = m["tau"][CURRENT, 1] / m["s2"][CURRENT]
-        offsets = 0.5 * (1 + np.log1p(ratio * counts[counts > 0])).sum()
-        return KEEP * penalty(int(m["d"][CURRENT]), counts) + float(offsets)
 
     def _change_unit(self, memory: Memory, mean: float, scale: float) -> None:
         """Express every model in the new unit of rewards."""

@@ -16,6 +16,7 @@ from kalmanbandits.simulation.rounds import Measures, play_block
 from kalmanbandits.streams import stream_key
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 from kalmanbandits.systems.replay import Replay
+from kalmanbandits.threads import run_threads
 
 # A block stays in the second-level cache, and a call lasts long enough to make Python's share of it small.
 BLOCK_BYTES = 256 * 1024
@@ -67,32 +68,9 @@ class Batch:
         tasks: queue.SimpleQueue[int] = queue.SimpleQueue()
         for position in range(len(self.runs)):
             tasks.put(position)
-        errors: list[BaseException] = []
-        workers = [
-            threading.Thread(target=self._work, args=(tasks, errors), daemon=True)
-            for _ in range(min(threads, len(self.runs)))
-        ]
         total = self.rounds * len(self.runs) * len(self.specs)
-        for worker in workers:
-            worker.start()
-        try:
-            for worker in workers:
-                while worker.is_alive():
-                    worker.join(0.1)
-                    if progress is not None:
-                        progress(self._done, total)
-        except BaseException:
-            self._stop.set()
-            for worker in workers:
-                worker.join()
-            raise
-        if errors:
-            raise errors[0]
-        if progress is not None:
-            progress(total, total)
 
-    def _work(self, tasks: queue.SimpleQueue[int], errors: list[BaseException]) -> None:
-        try:
+        def work() -> None:
             desk = _Desk(self)
             while not self._stop.is_set():
                 try:
@@ -100,9 +78,14 @@ class Batch:
                 except queue.Empty:
                     return
                 self._play_run(desk, position)
-        except BaseException as error:  # handed to the caller's thread
-            errors.append(error)
-            self._stop.set()
+
+        def watch() -> None:
+            if progress is not None:
+                progress(self._done, total)
+
+        run_threads(work, min(threads, len(self.runs)), self._stop, watch)
+        if progress is not None:
+            progress(total, total)
 
     def _play_run(self, desk: _Desk, position: int) -> None:
         key = stream_key(self.seed, self.runs[position])

@@ -1,8 +1,7 @@
-"""Files that survive a crash, and a lock that dies with its process."""
+"""Files of a store, and a lock that dies with its process."""
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from kalmanbandits.errors import KalmanBanditsError
+from kalmanbandits.files import write_through
 
 LOCK, TEMPORARY = "lock", "tmp"
 
@@ -26,28 +26,7 @@ def put(folder: Path, name: str, content: bytes) -> None:
     path, temporary = folder / name, folder / TEMPORARY / name.replace("/", "~")
     temporary.parent.mkdir(exist_ok=True)
     path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Flush a folder's entries to disk, where the system has a way to."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    write_through(temporary, path, content)
 
 
 class Lock:

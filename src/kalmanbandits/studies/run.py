@@ -18,6 +18,7 @@ from kalmanbandits.studies.layout import Chunk
 from kalmanbandits.studies.results import Results
 from kalmanbandits.studies.spec import Study
 from kalmanbandits.studies.store import Store, open_store
+from kalmanbandits.threads import run_threads
 
 Progress = Callable[[int, int], None]
 TOGETHER = 1 << 18  # runs of a policy that are played on the card together: enough to fill it
@@ -74,7 +75,6 @@ class _Work:
         self.workers = min(workers, len(missing))
         self.threads = -(-workers // max(1, self.workers))
         self.stop = threading.Event()
-        self.errors: list[BaseException] = []
         self.done = sum(self.rounds(chunk) for chunk in store.ledger)
         self.under_way: dict[Chunk, int] = {}
         self.counting = threading.Lock()
@@ -95,21 +95,7 @@ class _Work:
 
         total = self.study.total_rounds
         tell()
-        workers = [threading.Thread(target=self.work, daemon=True) for _ in range(self.workers)]
-        for worker in workers:
-            worker.start()
-        try:
-            for worker in workers:
-                while worker.is_alive():
-                    worker.join(0.1)
-                    tell()
-        except BaseException:
-            self.stop.set()
-            for worker in workers:
-                worker.join()
-            raise
-        if self.errors:
-            raise self.errors[0]
+        run_threads(self.work, self.workers, self.stop, tell)
         tell()
 
     def work(self) -> None:
@@ -123,9 +109,6 @@ class _Work:
                         self.under_way.pop(chunk, None)
         except _Stopped:
             pass
-        except BaseException as error:  # handed to the calling thread
-            self.errors.append(error)
-            self.stop.set()
 
     def take(self) -> list[Chunk]:
         """The next chunks to play; none when all are done or taken, or when nobody wants them any more."""

@@ -1,0 +1,42 @@
+"""Threads that share a queue of work, watched from the calling one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+WATCH = 0.1  # seconds between two looks
+
+
+def run_threads(
+    work: Callable[[], None], threads: int, stop: threading.Event, watch: Callable[[], None]
+) -> None:
+    """Let `work` run in `threads` threads to its end; meanwhile call `watch` now and then from this one.
+
+    `work` should return soon after `stop` is set. That happens on a Ctrl-C here and on an error in a thread,
+    which is raised here once all have returned.
+    """
+    errors: list[BaseException] = []
+
+    def guarded() -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+            stop.set()
+
+    workers = [threading.Thread(target=guarded, daemon=True) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    try:
+        for worker in workers:
+            while worker.is_alive():
+                worker.join(WATCH)
+                watch()
+    except BaseException:
+        stop.set()
+        for worker in workers:
+            worker.join()
+        raise
+    if errors:
+        raise errors[0]
