@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from kalmanbandits import __version__
+from kalmanbandits.durability import write_atomically
 from kalmanbandits.errors import FileFormatError
-from kalmanbandits.files import write_atomically
 from kalmanbandits.policies.spec import FORMAT, Memory, Spec
 
 NAME = "kalmanbandits agent"

@@ -16,8 +16,8 @@ import pytest
 
 from kalmanbandits.policies import UBSS, UCB, Random, SlidingWindowUCB
 from kalmanbandits.simulation import simulate
+from kalmanbandits.statistics.intervals import paired_difference, percent_gain
 from kalmanbandits.studies import library_study, load_study
-from kalmanbandits.studies.statistics import paired_difference, percent_gain
 from kalmanbandits.systems import rotation
 
 ROUNDS = 10_000

@@ -23,8 +23,8 @@ from kalmanbandits.reporting.overview import overview_figure
 from kalmanbandits.reporting.paper import paper_data
 from kalmanbandits.reporting.style import DASHES, MARKERS, looks
 from kalmanbandits.reporting.summary import summarise, swept
+from kalmanbandits.statistics.intervals import mean, ranks
 from kalmanbandits.studies import Results, parse_study, run_study
-from kalmanbandits.studies.statistics import mean, ranks
 
 FILES = ["figure.png", "figure.svg", "report.html", "summary.csv"]
 

@@ -12,7 +12,7 @@ from report_worlds import COMPARATORS, CORRECTED, LITERAL, Losses, made_up
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.reporting.paper import BLUE, GREY, MIXED, WHITE, paper_data
 from kalmanbandits.reporting.verdict import FAILS, HOLDS, PARTLY, Finding, ten_percent_at, verdict
-from kalmanbandits.studies.statistics import Interval, percent_gain
+from kalmanbandits.statistics.intervals import Interval, percent_gain
 
 ENDS, MIDDLE, SIZE, LARGEST, NO_BETTER, RISES, BEST, WHITES, BLUES = range(9)
 POINT = 5 * math.pi / 8

@@ -12,10 +12,11 @@ from documents import ROOT
 PACKAGE = "kalmanbandits"
 LINE = (
     "errors",
-    "files",
-    "threads",
+    "durability",
+    "pool",
     "compilation",
     "streams",
+    "statistics",
     "systems",
     "filtering",
     "learning",

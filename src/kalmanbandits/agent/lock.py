@@ -8,8 +8,8 @@ import weakref
 from pathlib import Path
 from typing import Protocol
 
+from kalmanbandits.durability import flush_folder
 from kalmanbandits.errors import JournalError
-from kalmanbandits.files import flush_folder
 
 try:
     import fcntl

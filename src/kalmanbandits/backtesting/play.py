@@ -10,21 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from kalmanbandits.backtesting.bootstrap import (
+from kalmanbandits.errors import Array, InvalidType, whole
+from kalmanbandits.policies.known_system import KnownSystemPolicy
+from kalmanbandits.policies.spec import Policy, Spec
+from kalmanbandits.pool import run_threads
+from kalmanbandits.simulation import simulate
+from kalmanbandits.simulation.cpu import available_cores
+from kalmanbandits.statistics.bootstrap import (
     RESAMPLES,
     block_length,
     percentiles,
     resampled_sums,
     simultaneous,
 )
-from kalmanbandits.errors import Array, InvalidType, whole
-from kalmanbandits.policies.known_system import KnownSystemPolicy
-from kalmanbandits.policies.spec import Policy, Spec
-from kalmanbandits.simulation import simulate
-from kalmanbandits.simulation.cpu import available_cores
-from kalmanbandits.studies.statistics import Interval
+from kalmanbandits.statistics.intervals import Interval
 from kalmanbandits.systems.replay import Replay
-from kalmanbandits.threads import run_threads
 
 Progress = Callable[[int, int], None]
 POINTS = 200  # of the curves over time

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kalmanbandits.backtesting.play import Backtest
-from kalmanbandits.studies.statistics import Interval
+from kalmanbandits.statistics.intervals import Interval
 
 WINS, OPEN, LOSES = "wins", "open", "loses"
 FEW_BLOCKS = 30

@@ -15,14 +15,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from kalmanbandits import __version__
-from kalmanbandits.backtesting.bootstrap import RESAMPLES
 from kalmanbandits.backtesting.play import Backtest
 from kalmanbandits.backtesting.recommendation import LOSES, OPEN, WINS, recommend
 from kalmanbandits.reporting import drawing, tables
 from kalmanbandits.reporting.document import assemble, chips, image
 from kalmanbandits.reporting.style import BLACK, DASHES, MARKERS, digits, looks, minus
+from kalmanbandits.statistics.bootstrap import RESAMPLES
+from kalmanbandits.statistics.intervals import Interval
 from kalmanbandits.studies.files import StoreRefused
-from kalmanbandits.studies.statistics import Interval
 from kalmanbandits.systems.replay import GAP
 
 NUMBERS, PAGE = "backtest.csv", "report.html"

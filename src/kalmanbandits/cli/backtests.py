@@ -149,8 +149,8 @@ def fit(
       kalmanbandits fit rewards.csv
       kalmanbandits fit rewards.csv --out system.toml --dimensions 4 --without-levels
     """
+    from kalmanbandits.durability import write_atomically
     from kalmanbandits.errors import InvalidArgument
-    from kalmanbandits.files import write_atomically
     from kalmanbandits.learning.table_fit import fit_table
     from kalmanbandits.learning.table_words import describe
 

@@ -17,7 +17,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from kalmanbandits.errors import Array
 from kalmanbandits.reporting.style import Look, number
-from kalmanbandits.studies.statistics import Interval, mean
+from kalmanbandits.statistics.intervals import Interval, mean
 
 DPI = 110
 LEGEND: dict[str, Any] = {"fontsize": 10, "framealpha": 0.92, "edgecolor": "#C8C8C8", "borderpad": 0.5}

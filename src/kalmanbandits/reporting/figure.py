@@ -17,7 +17,7 @@ from kalmanbandits.reporting.paper import BLUE, GREY, MEANING, MIXED, WHITE, Pap
 from kalmanbandits.reporting.style import BLACK, looks
 from kalmanbandits.reporting.style import GREY as GREY_LINE
 from kalmanbandits.reporting.verdict import ABOUT_TEN, ten_percent_at
-from kalmanbandits.studies.statistics import Interval, percent_gain, stack
+from kalmanbandits.statistics.intervals import Interval, percent_gain, stack
 
 SHADES: dict[str, dict[str, Any]] = {
     WHITE: {"facecolor": "white"},

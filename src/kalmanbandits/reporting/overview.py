@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from kalmanbandits.reporting import drawing
 from kalmanbandits.reporting.style import Look, looks, parameter_label
 from kalmanbandits.reporting.summary import CellSummary, Summary, swept
-from kalmanbandits.studies.statistics import stack
+from kalmanbandits.statistics.intervals import stack
 
 MOST_GROUPS = 6  # rows of panels; the page shows them all
 

@@ -16,7 +16,7 @@ from kalmanbandits.reporting.paper import MEANING, PaperData
 from kalmanbandits.reporting.style import DASHES, MARKERS, looks, number, parameter_label
 from kalmanbandits.reporting.summary import CellSummary, Summary, swept
 from kalmanbandits.reporting.verdict import ten_percent_at, verdict
-from kalmanbandits.studies.statistics import Interval
+from kalmanbandits.statistics.intervals import Interval
 
 
 def write_page(

@@ -12,7 +12,7 @@ import numpy as np
 
 from kalmanbandits.errors import Array, InvalidArgument
 from kalmanbandits.reporting.summary import CellSummary, Summary
-from kalmanbandits.studies.statistics import Interval, percent_gain
+from kalmanbandits.statistics.intervals import Interval, percent_gain
 from kalmanbandits.theory import regret_floor
 
 WHITE, GREY, BLUE, MIXED = "white", "grey", "blue", "mixed"

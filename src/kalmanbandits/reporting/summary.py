@@ -12,7 +12,7 @@ import numpy as np
 
 from kalmanbandits.errors import Array, InvalidArgument
 from kalmanbandits.reporting.style import number, parameter_label
-from kalmanbandits.studies.statistics import Interval, mean, over_time, ranks
+from kalmanbandits.statistics.intervals import Interval, mean, over_time, ranks
 
 if TYPE_CHECKING:
     from kalmanbandits.studies import Cell, Results, Study

@@ -14,7 +14,7 @@ from kalmanbandits.reporting.paper import PaperData
 from kalmanbandits.reporting.style import digits, minus, percent
 from kalmanbandits.reporting.summary import CellSummary, Summary
 from kalmanbandits.reporting.verdict import Claim, Finding
-from kalmanbandits.studies.statistics import Interval, mean, percent_gain
+from kalmanbandits.statistics.intervals import Interval, mean, percent_gain
 
 HOLDS = {True: "holds", False: "fails", None: "–"}
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from kalmanbandits.reporting.paper import BLUE, GREY, WHITE, PaperData, is_end, is_middle
 from kalmanbandits.reporting.style import minus, number, percent, signed
-from kalmanbandits.studies.statistics import Interval, paired_difference, percent_gain
+from kalmanbandits.statistics.intervals import Interval, paired_difference, percent_gain
 
 HOLDS, PARTLY, FAILS = "holds", "partly", "fails"
 ABOUT_TEN = (8.0, 12.0)  # percent: what rounds to "approximately 10 %"

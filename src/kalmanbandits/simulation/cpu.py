@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from kalmanbandits.policies.spec import Spec
+from kalmanbandits.pool import run_threads
 from kalmanbandits.simulation.environment import trajectory
 from kalmanbandits.simulation.rounds import Measures, play_block
 from kalmanbandits.streams import stream_key
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 from kalmanbandits.systems.replay import Replay
-from kalmanbandits.threads import run_threads
 
 # A block stays in the second-level cache, and a call lasts long enough to make Python's share of it small.
 BLOCK_BYTES = 256 * 1024

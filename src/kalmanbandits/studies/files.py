@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from types import TracebackType
 
+from kalmanbandits.durability import write_through
 from kalmanbandits.errors import KalmanBanditsError
-from kalmanbandits.files import write_through
 
 LOCK, TEMPORARY = "lock", "tmp"
 

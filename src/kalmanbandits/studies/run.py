@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from kalmanbandits.errors import one_of, whole
+from kalmanbandits.pool import run_threads
 from kalmanbandits.simulation.cpu import available_cores
 from kalmanbandits.simulation.simulate import BACKENDS, World, simulate, simulate_together
 from kalmanbandits.studies.layout import Chunk
 from kalmanbandits.studies.results import Results
 from kalmanbandits.studies.spec import Study
 from kalmanbandits.studies.store import Store, open_store
-from kalmanbandits.threads import run_threads
 
 Progress = Callable[[int, int], None]
 TOGETHER = 1 << 18  # runs of a policy that are played on the card together: enough to fill it

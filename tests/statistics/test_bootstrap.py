@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kalmanbandits.backtesting.bootstrap import (
+from kalmanbandits.statistics.bootstrap import (
     _autocovariances,
     block_length,
     percentiles,

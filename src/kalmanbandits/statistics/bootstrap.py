@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from kalmanbandits.errors import Array
-from kalmanbandits.studies.statistics import LEVEL
+from kalmanbandits.statistics.intervals import LEVEL
 
 RESAMPLES = 2000
 ROOM = 500_000  # numbers held at a time

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kalmanbandits.errors import InvalidArgument
-from kalmanbandits.studies import statistics
+from kalmanbandits.statistics import intervals
 
 REPEATS = 20_000
 # Three standard errors of a coverage of 95 % over REPEATS intervals.
@@ -24,33 +24,33 @@ def paired(runs: int, repeats: int = REPEATS) -> tuple[Any, Any]:
     return first, 90 + 1.5 * luck + rng.normal(0.0, 3.0, (repeats, runs))
 
 
-def coverage(interval: statistics.Interval, truth: float) -> float:
+def coverage(interval: intervals.Interval, truth: float) -> float:
     return float(((interval.low <= truth) & (truth <= interval.high)).mean())
 
 
 @pytest.mark.parametrize("runs", [2, 5, 30])
 def test_the_mean_is_covered(runs: int) -> None:
     first, _ = paired(runs)
-    assert abs(coverage(statistics.mean(first), 60.0) - 0.95) < NOISE
+    assert abs(coverage(intervals.mean(first), 60.0) - 0.95) < NOISE
 
 
 @pytest.mark.parametrize("level", [0.5, 0.8, 0.99])
 def test_other_levels_are_covered(level: float) -> None:
     first, _ = paired(10)
     noise = 3 * math.sqrt(level * (1 - level) / REPEATS)
-    assert abs(coverage(statistics.mean(first, level), 60.0) - level) < noise
+    assert abs(coverage(intervals.mean(first, level), 60.0) - level) < noise
 
 
 @pytest.mark.parametrize("runs", [2, 30])
 def test_the_paired_difference_is_covered(runs: int) -> None:
     first, second = paired(runs)
-    assert abs(coverage(statistics.paired_difference(first, second), -30.0) - 0.95) < NOISE
+    assert abs(coverage(intervals.paired_difference(first, second), -30.0) - 0.95) < NOISE
 
 
 def test_the_gain_is_covered() -> None:
     first, second = paired(100)
     # The delta method is exact only in the limit: half a percent is its own.
-    assert abs(coverage(statistics.percent_gain(first, second), 100 / 3) - 0.95) < NOISE + 0.005
+    assert abs(coverage(intervals.percent_gain(first, second), 100 / 3) - 0.95) < NOISE + 0.005
 
 
 def test_the_gain_is_covered_for_runs_that_succeed_or_fail() -> None:
@@ -60,18 +60,18 @@ def test_the_gain_is_covered_for_runs_that_succeed_or_fail() -> None:
     noise = rng.normal(0.0, 2.0, (2, REPEATS, 100))
     first, second = np.where(learns, 50.0, 92.0) + noise[0], 92.5 + noise[1]
     truth = 100 * (1 - (92 - 42 / 10) / 92.5)
-    assert 0.93 < coverage(statistics.percent_gain(first, second), truth) < 0.96
+    assert 0.93 < coverage(intervals.percent_gain(first, second), truth) < 0.96
 
 
 def test_pairing_narrows() -> None:
     first, second = paired(50, repeats=1)
-    together = statistics.percent_gain(first[0], second[0])
-    apart = statistics.percent_gain(first[0], second[0, ::-1])
+    together = intervals.percent_gain(first[0], second[0])
+    apart = intervals.percent_gain(first[0], second[0, ::-1])
     assert together.high - together.low < (apart.high - apart.low) / 3
 
 
 def test_the_mean_interval_by_hand() -> None:
-    interval = statistics.mean([2.0, 4.0, 9.0])
+    interval = intervals.mean([2.0, 4.0, 9.0])
     # s² = ((−3)² + (−1)² + 4²)/2 = 13; t of 2 degrees of freedom at .975 is 4.30265.
     half = 4.30265 * math.sqrt(13 / 3)
     assert (interval.value, interval.runs) == (5.0, 3)
@@ -80,7 +80,7 @@ def test_the_mean_interval_by_hand() -> None:
 
 def test_the_gain_agrees_with_a_paired_bootstrap() -> None:
     first, second = paired(200, repeats=1)
-    interval = statistics.percent_gain(first[0], second[0])
+    interval = intervals.percent_gain(first[0], second[0])
     draws = np.random.default_rng(3).integers(0, 200, (20_000, 200))
     gains = 100 * (1 - first[0][draws].mean(axis=1) / second[0][draws].mean(axis=1))
     low, high = np.quantile(gains, [0.025, 0.975])
@@ -91,23 +91,23 @@ def test_the_gain_agrees_with_a_paired_bootstrap() -> None:
 
 def test_the_gain_has_no_unit_and_the_difference_has() -> None:
     first, second = paired(20, repeats=3)
-    once, scaled = statistics.percent_gain(first, second), statistics.percent_gain(7 * first, 7 * second)
+    once, scaled = intervals.percent_gain(first, second), intervals.percent_gain(7 * first, 7 * second)
     np.testing.assert_allclose([once.low, once.high], [scaled.low, scaled.high], rtol=1e-12)
-    difference = statistics.paired_difference(7 * first, 7 * second)
-    np.testing.assert_allclose(difference.value, 7 * statistics.paired_difference(first, second).value)
+    difference = intervals.paired_difference(7 * first, 7 * second)
+    np.testing.assert_allclose(difference.value, 7 * intervals.paired_difference(first, second).value)
 
 
 def test_a_gain_over_nothing_is_not_a_number() -> None:
-    interval = statistics.percent_gain([[1.0, 2.0], [1.0, 1.0]], [[0.0, 0.0], [2.0, 2.0]])
+    interval = intervals.percent_gain([[1.0, 2.0], [1.0, 1.0]], [[0.0, 0.0], [2.0, 2.0]])
     assert np.isnan(interval.value[0])
     assert (interval.low[0], interval.high[0]) == (-math.inf, math.inf)
     assert (interval.low[1], interval.value[1], interval.high[1]) == (50.0, 50.0, 50.0)
 
 
 def test_one_run_shows_nothing() -> None:
-    interval = statistics.paired_difference([1.0], [50.0])
+    interval = intervals.paired_difference([1.0], [50.0])
     assert (interval.low, interval.value, interval.high) == (-math.inf, -49.0, math.inf)
-    assert statistics.ranks([[1.0], [50.0], [99.0]]).tolist() == [1, 1, 1]
+    assert intervals.ranks([[1.0], [50.0], [99.0]]).tolist() == [1, 1, 1]
 
 
 def slow_ranks(samples: Any) -> list[int]:
@@ -116,7 +116,7 @@ def slow_ranks(samples: Any) -> list[int]:
         beaten = 0
         for j in range(len(samples)):
             difference = [float(a - b) for a, b in zip(samples[j], samples[i], strict=True)]
-            beaten += j != i and bool(statistics.mean(difference).high < 0)
+            beaten += j != i and bool(intervals.mean(difference).high < 0)
         ranks.append(1 + beaten)
     return ranks
 
@@ -125,35 +125,35 @@ def test_ranks_agree_with_counting() -> None:
     rng = np.random.default_rng(4)
     for _ in range(20):
         samples = rng.normal(rng.integers(0, 4, (6, 1)), 1.0, (6, 8)) + rng.normal(0, 5, (1, 8))
-        assert statistics.ranks(samples).tolist() == slow_ranks(samples)
+        assert intervals.ranks(samples).tolist() == slow_ranks(samples)
 
 
 def test_ranks_do_not_depend_on_the_order_of_policies() -> None:
     rng = np.random.default_rng(5)
     samples = rng.normal(np.arange(5)[:, None] // 2, 1.0, (5, 12))
     order = rng.permutation(5)
-    assert statistics.ranks(samples[order]).tolist() == statistics.ranks(samples)[order].tolist()
+    assert intervals.ranks(samples[order]).tolist() == intervals.ranks(samples)[order].tolist()
 
 
 def test_equal_policies_tie() -> None:
     samples = np.tile([[3.0, 4.0, 5.0]], (3, 1))
-    assert statistics.ranks(samples).tolist() == [1, 1, 1]
+    assert intervals.ranks(samples).tolist() == [1, 1, 1]
 
 
 def test_equal_policies_are_told_apart_one_time_in_twenty() -> None:
     rng = np.random.default_rng(6)
-    told = [statistics.is_better(rng.normal(0, 1, (2, 15))).any() for _ in range(3000)]
+    told = [intervals.is_better(rng.normal(0, 1, (2, 15))).any() for _ in range(3000)]
     assert abs(np.mean(told) - 0.05) < 3 * math.sqrt(0.05 * 0.95 / 3000)
 
 
 def test_over_time_is_each_checkpoints_mean() -> None:
     rng = np.random.default_rng(7)
     regret, checkpoints = rng.random((4, 9, 3)).cumsum(axis=2), [10, 20, 40]
-    interval = statistics.over_time(regret, checkpoints)
+    interval = intervals.over_time(regret, checkpoints)
     assert interval.value.shape == (4, 3)
     for p in range(4):
         for c, rounds in enumerate(checkpoints):
-            alone = statistics.mean(regret[p, :, c] / rounds)
+            alone = intervals.mean(regret[p, :, c] / rounds)
             np.testing.assert_allclose(
                 [interval.low[p, c], interval.high[p, c]], [alone.low, alone.high], rtol=1e-12
             )
@@ -162,14 +162,14 @@ def test_over_time_is_each_checkpoints_mean() -> None:
 def test_along_a_parameter_cells_come_in_order() -> None:
     rng = np.random.default_rng(8)
     values, cells = [3.0, 1.0, 2.0], [rng.random((2, 5)) for _ in range(3)]
-    at, interval = statistics.along(values, cells)
+    at, interval = intervals.along(values, cells)
     assert at.tolist() == [1.0, 2.0, 3.0]
     for place, cell in enumerate((1, 2, 0)):
         np.testing.assert_allclose(interval.value[:, place], cells[cell].mean(axis=1))
 
 
 def test_intervals_say_where_they_lie() -> None:
-    interval = statistics.mean([[1.0, 1.02], [-1.0, 1.0]])
+    interval = intervals.mean([[1.0, 1.02], [-1.0, 1.0]])
     assert interval.above(0.5).tolist() == [True, False]
     assert interval.below(30.0).tolist() == [True, True]
     assert interval.meets(-0.1, 0.1).tolist() == [False, True]
@@ -177,8 +177,8 @@ def test_intervals_say_where_they_lie() -> None:
 
 def test_unpaired_samples_are_refused() -> None:
     with pytest.raises(InvalidArgument, match="same runs, got 3 and 2"):
-        statistics.paired_difference([1.0, 2.0, 3.0], [1.0, 2.0])
+        intervals.paired_difference([1.0, 2.0, 3.0], [1.0, 2.0])
     with pytest.raises(InvalidArgument, match=r"samples .* at least one run"):
-        statistics.mean([])
+        intervals.mean([])
     with pytest.raises(InvalidArgument, match="level"):
-        statistics.mean([1.0, 2.0], level=95)
+        intervals.mean([1.0, 2.0], level=95)
