@@ -1,15 +1,15 @@
-"""Compiling the kernels for a card: what numba-cuda is told beyond the kernels' own source.
+"""Compiling the kernels for a GPU: what numba-cuda is told beyond the kernels' own source.
 
 The kernels are those of the CPU, unchanged. For the length of one compilation these rules hold:
 
 * a verb (`score`, `update`, `peek`) is the policy's own function;
-* two functions of `streams` are written in 32-bit integers, which suit the card, and give the same bits;
+* two functions of `streams` are written in 32-bit integers, which suit a GPU, and give the same bits;
   in single precision with a quarter of the table, which is what limits, and an error still below rounding;
 * constant arrays lie in global memory: constant memory answers one address at a time, and the table of the
   normal deviates is read at another address by every thread;
 * in single precision, wherever Numba would compute in float64 it computes in float32: literals, quotients of
   integers, products of an integer and a float32. So no kernel needs to know of single precision. Quotients
-  and roots are the card's quick ones, right to two units in the last place.
+  and roots are the GPU's quick ones, right to two units in the last place.
 
 numba-cuda has no public place for such rules: they are put on its contexts and taken off again.
 """
@@ -46,7 +46,7 @@ SIMULATED = bool(config.ENABLE_CUDASIM)  # type: ignore[attr-defined]
 
 
 def load_compiler() -> None:
-    """Load the library that compiles for cards: numba-cuda comes without it."""
+    """Load the library that compiles for GPUs: numba-cuda comes without it."""
     importlib.import_module("numba.cuda.cudadrv.nvvm").NVVM()
 
 
@@ -59,9 +59,9 @@ _W0, _W1 = np.uint32(0x9E3779B9), np.uint32(0xBB67AE85)
 
 
 def instruction(text: str, results: int) -> Any:
-    """A function of two 32-bit words, with one or two results, that is one instruction of the card.
+    """A function of two 32-bit words, with one or two results, that is one instruction of the GPU.
 
-    Numba does all its integer arithmetic in 64 bits, and the card's compiler does not see through that.
+    Numba does all its integer arithmetic in 64 bits, and the GPU's compiler does not see through that.
     """
     pair: Any = types.UniTuple(types.uint32, 2)  # type: ignore[no-untyped-call]
     kind = pair if results == 2 else types.uint32
@@ -141,7 +141,7 @@ class Rules:
         self.functions: dict[Any, Any] = {}
 
     def device_function(self, function: Any) -> Any:
-        """`function`, of Python or of the CPU, as one for the card: compiled under these rules alone."""
+        """`function`, of Python or of the CPU, as one for the GPU: compiled under these rules alone."""
         function = self.instead.get(function, function)
         source = getattr(function, "py_func", function)
         if source not in self.functions:
@@ -178,9 +178,9 @@ class Rules:
 def compiling(
     kernel: verbs.Kernel, precision: str, capability: tuple[int, int] | None = None
 ) -> Iterator[Rules]:
-    """Compile for the card inside this: with the policy's functions, and in this precision.
+    """Compile for the GPU inside this: with the policy's functions, and in this precision.
 
-    With a `capability` no card is asked for its own.
+    With a `capability` no GPU is asked for its own.
     """
     dispatcher: Any = importlib.import_module("numba.cuda.dispatcher")
     nvvm: Any = importlib.import_module("numba.cuda.cudadrv.nvvm")

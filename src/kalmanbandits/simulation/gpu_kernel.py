@@ -1,15 +1,18 @@
-"""The one CUDA kernel: some rounds of one run of one policy in every thread.
+"""The CUDA kernels: some rounds of one run of one policy in every thread, and what follows the last round.
 
     draw ► look ► peek ► select ► reward ► measure ► learn ► advance
 
 The functions are those of the CPU. Four rounds at a time have the deviates they need in whole blocks of the
-generator, whatever the dimension of the state. Sums are written down at a checkpoint, or at the end of a
-launch, and begin anew: single precision then loses nothing over many rounds, and the host adds them up.
+generator, whatever the dimension of the state. Sums are written down at a checkpoint and begin anew, so that
+single precision loses nothing over many rounds; a second kernel adds them up in double precision, in the
+layout of the dataset. Between two launches what has come since the last checkpoint is laid aside, in one row
+more than there are checkpoints: no sum depends on where the launches were cut.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,6 +21,7 @@ from numba.core import types
 
 from kalmanbandits.policies.verbs import KERNELS, learn, peek, select
 from kalmanbandits.simulation.environment import advance, look, start
+from kalmanbandits.simulation.gpu_cache import GpuKernelCache
 from kalmanbandits.simulation.gpu_compiler import SIMULATED, compiling, cuda
 from kalmanbandits.streams import MEASUREMENT, PROCESS, normal_from_word, philox
 
@@ -27,8 +31,8 @@ def word_type(precision: str) -> Any:
     return np.dtype(np.uint64 if precision == "float64" else np.uint32)
 
 
-def card_dtype(dtype: Any, precision: str) -> Any:
-    """The type of a record on the card: in single precision its 8-byte numbers take 4."""
+def gpu_dtype(dtype: Any, precision: str) -> Any:
+    """The type of a record on the GPU: in single precision its 8-byte numbers take 4."""
     if precision == "float64":
         return dtype
     fields = []
@@ -38,9 +42,11 @@ def card_dtype(dtype: Any, precision: str) -> Any:
     return np.dtype(fields, align=True)
 
 
-def card_record(record: Any, precision: str) -> Any:
-    """A record (an array of one) as the card has it."""
-    result = np.zeros(1, card_dtype(record.dtype, precision))
+def gpu_record(record: Any, precision: str) -> Any:
+    """A record (an array of one) as the GPU has it."""
+    if precision == "float64":
+        return record
+    result = np.zeros(1, gpu_dtype(record.dtype, precision))
     for name in record.dtype.names:
         result[name] = record[name]
     return result
@@ -71,18 +77,18 @@ def make_play(d: int, k: int, precision: str, trace: bool) -> Any:
         xi, available = cuda.local.array(draws, real), cuda.local.array(k, np.bool_)
         for a in range(k):
             available[a] = True
-        point = 0
+        point, aside = 0, checkpoints.shape[0]
+        regret, total, squares, predicted = 0.0, 0.0, 0.0, 0
         if first == 0:
             start(env, z, key)
-            for c in range(checkpoints.shape[0]):
-                sums[i, c, 0], sums[i, c, 1], sums[i, c, 2], counts[i, c, 0] = 0.0, 0.0, 0.0, 0
         else:
             for j in range(d):
                 z[j] = states[i, j]
             while checkpoints[point] <= first:
                 point += 1
-        regret, total, squares, predicted = 0.0, 0.0, 0.0, 0
-        t, stop = first, min(checkpoints[point], last)
+            regret, total, squares = sums[i, aside, 0], sums[i, aside, 1], sums[i, aside, 2]
+            predicted = counts[i, aside, 0]
+        t, stop = first, checkpoints[point]
         while t < last:
             block = np.uint64(t // 4)
             w0, w1, w2, w3 = philox(block, MEASUREMENT, key)
@@ -116,18 +122,18 @@ def make_play(d: int, k: int, precision: str, trace: bool) -> Any:
                     choices[i, t], rewards[i, t] = arm, reward
                 t += 1
                 if t == stop:
-                    sums[i, point, 0] += regret
-                    sums[i, point, 1] += total
-                    sums[i, point, 2] += squares
-                    counts[i, point, 0] += predicted
+                    sums[i, point, 0], sums[i, point, 1], sums[i, point, 2] = regret, total, squares
+                    counts[i, point, 0] = predicted
                     for a in range(k):
                         counts[i, point, a + 1] = memory.pulls[a]
                     regret, total, squares, predicted = 0.0, 0.0, 0.0, 0
                     if t < last:
                         point += 1
-                        stop = min(checkpoints[point], last)
+                        stop = checkpoints[point]
         for j in range(d):
             states[i, j] = z[j]
+        sums[i, aside, 0], sums[i, aside, 1], sums[i, aside, 2] = regret, total, squares
+        counts[i, aside, 0] = predicted
 
     return play
 
@@ -187,17 +193,49 @@ def make_kernel(play: Any, kind: Any, precision: str, place: str, block: int) ->
     return kernel
 
 
-def signature(env_type: Any, precision: str) -> Any:
-    """The types of the kernel's arguments."""
+def make_finish() -> Any:
+    """The kernel that adds up the sums of each thread: regret, reward, prediction error and pulls in one row.
+
+    `reals` and `wholes` are the same memory, (threads, (3 + k) · checkpoints) words of 8 bytes.
+    """
+
+    def finish(sums: Any, counts: Any, reals: Any, wholes: Any) -> None:
+        i = cuda.grid(1)
+        if i < reals.shape[0]:
+            points, k = counts.shape[1] - 1, counts.shape[2] - 1
+            regret, total, squares, predicted = 0.0, 0.0, 0.0, 0
+            for c in range(points):
+                regret += sums[i, c, 0]
+                total += sums[i, c, 1]
+                squares += sums[i, c, 2]
+                predicted += counts[i, c, 0]
+                reals[i, c], reals[i, points + c] = regret, total
+                reals[i, 2 * points + c] = math.sqrt(squares / predicted) if predicted > 0 else math.nan
+                for a in range(k):
+                    wholes[i, 3 * points + c * k + a] = counts[i, c, a + 1]
+
+    return finish
+
+
+def block_type(dtype: Any, dimensions: int) -> Any:
+    """The type of a C-ordered array."""
     from numba.np.numpy_support import from_dtype
 
-    def block(dtype: Any, dimensions: int) -> Any:
-        return types.Array(from_dtype(np.dtype(dtype)), dimensions, "C")
+    return types.Array(from_dtype(np.dtype(dtype)), dimensions, "C")
 
-    word, real = word_type(precision), np.dtype(precision)
+
+def signature(env_type: Any, precision: str) -> Any:
+    """The types of the arguments of the kernel that plays."""
+    word, real, block = word_type(precision), np.dtype(precision), block_type
     work = (block(env_type, 1), block(word, 2), block(np.int32, 1), block(np.uint64, 1))
     where = (block(word, 2), block(np.int64, 1), block(real, 2), block(real, 3), block(np.int32, 3))
     return types.void(*work, types.int64, types.int64, *where, block(np.int32, 2), block(real, 2))
+
+
+def finish_signature(precision: str) -> Any:
+    """The types of the arguments of the kernel that adds up."""
+    sums, counts = block_type(precision, 3), block_type(np.int32, 3)
+    return types.void(sums, counts, block_type(np.float64, 2), block_type(np.int64, 2))
 
 
 class Kind(NamedTuple):
@@ -222,17 +260,28 @@ def build(kind: Kind, device_function: Callable[[Any], Any]) -> Any:
 
 @functools.cache
 def compiled(kind: Kind) -> Any:
-    """The kernel of a kind, ready to launch; compiled once in a process."""
+    """The kernel of a kind, ready to launch; compiled once per process, or loaded from disk."""
     if SIMULATED:
         return cuda.jit(build(kind, lambda play: play))
     with compiling(KERNELS[kind.kernel], kind.precision) as rules:
         kernel = cuda.jit(build(kind, rules.device_function))
+        kernel._cache = GpuKernelCache(kind.kernel, kind)
         kernel.compile(signature(kind.env, kind.precision).args)
     return kernel
 
 
+@functools.cache
+def compiled_finish(precision: str) -> Any:
+    """The kernel that adds up, ready to launch."""
+    kernel = cuda.jit(make_finish())
+    if not SIMULATED:
+        kernel._cache = GpuKernelCache("finish", precision)
+        kernel.compile(finish_signature(precision).args)
+    return kernel
+
+
 def assembly(kind: Kind, capability: tuple[int, int] = (9, 0)) -> str:
-    """The PTX of a kernel for a compute capability; needs the compiler and no card."""
+    """The PTX of a kernel for a compute capability; needs the compiler and no GPU."""
     with compiling(KERNELS[kind.kernel], kind.precision, capability) as rules:
         kernel = build(kind, rules.device_function)
         arguments = signature(kind.env, kind.precision)

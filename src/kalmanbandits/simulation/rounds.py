@@ -126,3 +126,17 @@ def play_block(
     totals[0], totals[1], totals[2], totals[3] = regret, total, squares, predicted
     totals[4] = missing
     return -t if due(memory) else t
+
+
+@entry
+def write_measures(
+    history: Any, pulls_history: Any, regret: Any, reward: Any, error: Any, missing: Any, pulls: Any
+) -> None:
+    """Write what was noted at the checkpoints of one run into its rows; the error is NaN before any prediction."""
+    for c in range(regret.shape[0]):
+        regret[c], reward[c], missing[c] = history[c, 0], history[c, 1], history[c, 4]
+        error[c] = math.nan
+        if history[c, 3] > 0:
+            error[c] = math.sqrt(history[c, 2] / history[c, 3])
+        for a in range(pulls.shape[1]):
+            pulls[c, a] = pulls_history[c, a]

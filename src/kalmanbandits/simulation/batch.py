@@ -1,0 +1,155 @@
+"""One simulation: what is played, and where its measures go."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+
+import numpy as np
+
+from kalmanbandits.errors import Array, InvalidArgument
+from kalmanbandits.policies.spec import Spec
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+from kalmanbandits.systems.replay import Replay
+
+if TYPE_CHECKING:
+    import xarray
+
+Counts = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+
+
+class Sheet(NamedTuple):
+    """The measures of some runs, up to each checkpoint, in the layout of the dataset."""
+
+    regret: Array  # policy × run × checkpoint, and so are those that follow
+    reward: Array
+    prediction_error: Array
+    missing: Counts
+    pulls: Counts  # … × arm
+    choice: Counts  # policy × run × round, or no round without a trace
+    received: Array
+
+    @classmethod
+    def blank(cls, policies: int, runs: int, checkpoints: int, arms: int, traced: int = 0) -> Self:
+        """A sheet of zeros; `traced` is the number of rounds whose choices are kept."""
+        shape, trace = (policies, runs, checkpoints), (policies, runs, traced)
+        return cls(
+            *(np.zeros(shape) for _ in range(3)),
+            np.zeros(shape, np.int64),
+            np.zeros((*shape, arms), np.int64),
+            np.zeros(trace, np.int64),
+            np.zeros(trace),
+        )
+
+    def rows(self, begin: int, end: int) -> Sheet:
+        """The part of some runs, to be written to."""
+        return Sheet(*(array[:, begin:end] for array in self))
+
+
+class Kept(Protocol):
+    """What is kept of a simulation. Runs are named by their place, from 0; any thread may play any of them."""
+
+    most: int  # runs that may be open at once, so that memory stays small
+
+    def pieces(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
+        """Cut runs `begin` … `end` − 1 into those that can be opened together."""
+
+    def open(self, begin: int, end: int) -> Sheet:
+        """Where the measures of these runs are to be written; the same rows until they are closed."""
+
+    def close(self, begin: int, end: int) -> None:
+        """All their measures are written, of every policy."""
+
+    def dataset(self) -> xarray.Dataset:
+        """The labelled result, once every run is closed."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What is played: every policy the same runs of one system."""
+
+    system: LinearGaussianSystem | Replay
+    names: tuple[str, ...]
+    specs: tuple[Spec, ...]
+    rounds: int
+    runs: range
+    seed: int
+    checkpoints: Counts
+    trace: bool
+
+    @property
+    def total(self) -> int:
+        """Rounds times runs times policies."""
+        return self.rounds * len(self.runs) * len(self.specs)
+
+    def blank_sheet(self, runs: int) -> Sheet:
+        """A sheet of zeros for so many of its runs."""
+        traced = self.rounds if self.trace else 0
+        return Sheet.blank(len(self.specs), runs, len(self.checkpoints), self.system.arms, traced)
+
+    def coordinates(self) -> dict[str, object]:
+        """The labels of policies, checkpoints and arms."""
+        return {
+            "policy": list(self.names),
+            "checkpoint": self.checkpoints,
+            "arm": np.arange(self.system.arms),
+        }
+
+    def attributes(self) -> dict[str, object]:
+        """What the numbers depend on beside their labels."""
+        return {"seed": self.seed, "rounds": self.rounds}
+
+    def check_finite(self, begin: int, sheet: Sheet) -> None:
+        """Refuse rows, of runs from place `begin` on, whose sums have overflowed."""
+        for measure, values in (("regret", sheet.regret), ("reward", sheet.reward)):
+            last = values[..., -1]
+            if not np.isfinite(last).all():
+                policy, run = np.argwhere(~np.isfinite(last))[0]
+                raise InvalidArgument(
+                    f"system must keep its rewards within the range of numbers, got a {measure} of "
+                    f"{last[policy, run]} for policies[{self.names[policy]!r}] in run "
+                    f"{self.runs[begin + int(run)]} (does its state grow without bound? play fewer rounds, or "
+                    "make its numbers smaller)"
+                )
+
+
+class KeptRuns:
+    """Every run is kept."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch, self.sheet = batch, batch.blank_sheet(len(batch.runs))
+        self.most = sys.maxsize  # the room is taken already
+
+    def pieces(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
+        """All of them together."""
+        yield begin, end
+
+    def open(self, begin: int, end: int) -> Sheet:
+        """Their rows of the one sheet."""
+        return self.sheet.rows(begin, end)
+
+    def close(self, begin: int, end: int) -> None:
+        """See that nothing has overflowed."""
+        self.batch.check_finite(begin, self.open(begin, end))
+
+    def dataset(self) -> xarray.Dataset:
+        """Regret, reward, prediction error, missing rewards and pulls: policy × run × checkpoint (× arm)."""
+        import xarray
+
+        batch, grid = self.batch, ("policy", "run", "checkpoint")
+        coordinates = batch.coordinates() | {"run": numbers(batch.runs)}
+        sizes = {name: (*grid, "arm") if name == "pulls" else grid for name in Sheet._fields[:5]}
+        if batch.trace:
+            coordinates["round"] = np.arange(1, batch.rounds + 1)
+            sizes |= {name: ("policy", "run", "round") for name in Sheet._fields[5:]}
+        data = {name: (dimensions, getattr(self.sheet, name)) for name, dimensions in sizes.items()}
+        return xarray.Dataset(data, coords=coordinates, attrs=batch.attributes())
+
+
+def numbers(runs: range) -> np.ndarray[tuple[int], np.dtype[np.int64 | np.uint64]]:
+    """The numbers of the runs as an array."""
+    small = runs.stop <= 2**63
+    kind = np.int64 if small else np.uint64
+    return np.arange(len(runs), dtype=kind) + kind(runs.start)

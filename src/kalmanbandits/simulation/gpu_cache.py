@@ -1,0 +1,110 @@
+"""Machine code of GPU kernels on disk: a file for each kernel, GPU and state of the sources.
+
+A file begins with the SHA-256 digest of what follows. One that is cut short, damaged or unreadable is not used:
+the kernel is compiled again and the file replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import os
+import pickle
+import tempfile
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from kalmanbandits.compilation import FOREIGN, cache_folder
+
+DIGEST = hashlib.sha256().digest_size
+
+
+class GpuKernelCache:
+    """Where numba-cuda's dispatcher looks for a kernel before it compiles it, and puts it afterwards.
+
+    Parameters
+    ----------
+    name
+        What the file's name begins with; for a policy's kernel, its name.
+    key
+        All that the kernel depends on beside the sources and the versions: its `repr` tells kernels apart.
+    """
+
+    cache_path = ""
+
+    def __init__(self, name: str, key: object) -> None:
+        self.name, self.key = name, key
+
+    def path(self) -> Path:
+        """The file of this kernel on the current GPU."""
+        whole = (repr(self.key), FOREIGN.get(self.name), gpu_sources(), gpu_versions(), capability())
+        return cache_folder() / f"gpu-{self.name}-{hashlib.sha256(repr(whole).encode()).hexdigest()[:32]}.bin"
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        """The kernel, or nothing where it has to be compiled."""
+        try:
+            payload = read_checked(self.path())
+            return None if payload is None else _kernel_class()._rebuild(**pickle.loads(payload))
+        except Exception:  # whatever is wrong with the file, the kernel can be compiled
+            return None
+
+    def save_overload(self, signature: Any, kernel: Any) -> None:
+        """Keep a kernel with its machine code. A read-only or full disk costs a compilation, nothing else."""
+        kernel.library.get_cubin()  # numba-cuda makes it when it is first launched: now it goes to disk
+        serialize: Any = importlib.import_module("numba.cuda.serialize")
+        with contextlib.suppress(OSError):
+            write_checked(self.path(), serialize.dumps(kernel._reduce_states()))
+
+
+def read_checked(path: Path) -> bytes | None:
+    """What `write_checked` wrote, or nothing if the file is missing or not as it was written."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    payload = content[DIGEST:]
+    return payload if hashlib.sha256(payload).digest() == content[:DIGEST] else None
+
+
+def write_checked(path: Path, payload: bytes) -> None:
+    """Put a payload and its digest at `path`, all at once, for whoever else reads there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(hashlib.sha256(payload).digest() + payload)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+@cache
+def gpu_sources() -> str:
+    """A hash of the files that make GPU kernels of the package's own, which `cache_folder` knows already."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("gpu*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+@cache
+def gpu_versions() -> tuple[object, ...]:
+    """The versions of what compiles."""
+    runtime: Any = importlib.import_module("numba.cuda.cudadrv.runtime").runtime
+    return version("numba-cuda"), version("llvmlite"), runtime.get_version()
+
+
+def capability() -> tuple[int, int]:
+    """The compute capability of the current GPU."""
+    cuda: Any = importlib.import_module("numba.cuda")
+    major, minor = cuda.get_current_device().compute_capability
+    return int(major), int(minor)
+
+
+def _kernel_class() -> Any:
+    return importlib.import_module("numba.cuda.dispatcher")._Kernel

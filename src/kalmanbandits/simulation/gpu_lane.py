@@ -1,0 +1,168 @@
+"""A lane: one thread of the host that plays shares of the runs on a GPU and brings their measures home.
+
+A launch plays a slice of the rounds, about a hundredth of a second long, and memories are laid aside in between:
+the lanes of a GPU take turns, progress is known, and Ctrl-C works. After the last round one launch adds up what
+the checkpoints hold, in the layout of the dataset; the rows come home through a pinned buffer.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kalmanbandits.errors import Array
+from kalmanbandits.simulation.batch import Batch, Kept
+from kalmanbandits.simulation.gpu_compiler import cuda
+from kalmanbandits.simulation.gpu_groups import Group
+from kalmanbandits.simulation.gpu_kernel import compiled, compiled_finish
+from kalmanbandits.streams import stream_key
+
+SLICE = 0.01  # seconds of a launch
+FIRST = 1024  # rounds of the first launch, when nothing is known of its speed; a multiple of 4
+STAGING = 1 << 21  # words of 8 bytes of a pinned buffer
+ALIGNMENT = 256  # bytes
+
+# Pinning memory takes longer than copying it: buffers are used again by later simulations of the process.
+_pinned: list[Array] = []
+_pinned_lock = threading.Lock()
+
+
+class Segment(NamedTuple):
+    """Runs `begin` … `end` − 1 of one simulation, by their place in it."""
+
+    batch: Batch
+    kept: Kept
+    begin: int
+    end: int
+
+
+class Rows(NamedTuple):
+    """The threads of one policy in a launch: they play the runs of a segment, in order."""
+
+    segment: Segment
+    place: int  # of the policy
+    first: int  # thread
+
+
+class Lane:
+    """Plays shares of at most `most` runs on the current GPU, until `stop` is set."""
+
+    def __init__(self, groups: Sequence[Group], most: int, stop: threading.Event) -> None:
+        self.groups, self.stop = groups, stop
+        self.done = 0  # rounds
+        self.stream = cuda.stream()
+        size = max(group.bytes_per_run * most + 16 * ALIGNMENT for group in groups)
+        self.room = cuda.device_array(size, np.uint8)
+        self.given = [cuda.to_device(group.envs, stream=self.stream) for group in groups]
+        self.fresh = [cuda.to_device(group.fresh, stream=self.stream) for group in groups]
+        self.points = cuda.to_device(groups[0].checkpoints, stream=self.stream)
+
+    def play(self, share: Sequence[Segment]) -> None:
+        """Play these runs with every policy and hand in their measures."""
+        for number, group in enumerate(self.groups):
+            rows, owners, keys, threads = [], [], [], 0
+            for segment in share:
+                batch, n = segment.batch, segment.end - segment.begin
+                zero = stream_key(batch.seed, batch.runs[segment.begin])
+                for owner, place in group.players_of(batch):
+                    rows.append(Rows(segment, place, threads))
+                    owners.append(np.full(n, owner, np.int32))
+                    keys.append(zero + np.arange(n, dtype=np.uint64))
+                    threads += n
+            if rows:
+                self._play_group(number, rows, np.concatenate(owners), np.concatenate(keys))
+            if self.stop.is_set():
+                return
+        for segment in share:
+            for begin, end in segment.kept.pieces(segment.begin, segment.end):
+                segment.kept.close(begin, end)
+
+    def _play_group(self, number: int, rows: Sequence[Rows], owners: Any, keys: Any) -> None:
+        group, stream, threads = self.groups[number], self.stream, len(keys)
+        memory = self._carve(group, threads)
+        memory["owners"].copy_to_device(owners, stream=stream)
+        memory["keys"].copy_to_device(keys, stream=stream)
+        work = self.given[number], self.fresh[number], memory["owners"], memory["keys"]
+        measures = [memory[name] for name in ("states", "sums", "counts", "choices", "rewards")]
+        launch = compiled(group.kind)[-(-threads // group.kind.block), group.kind.block, stream]
+        first, length = 0, FIRST
+        while first < group.rounds and not self.stop.is_set():
+            last = min(first + length, group.rounds)
+            began = time.perf_counter()
+            launch(*work, first, last, memory["store"], self.points, *measures)
+            stream.synchronize()
+            seconds = max(time.perf_counter() - began, 1e-6)
+            self.done += threads * (last - first)
+            # Launches begin at multiples of 4: so many rounds one block of deviates serves.
+            length = 4 * int(min(SLICE / seconds, 16.0) * (last - first) / 4) or 4
+            first = last
+        if self.stop.is_set():
+            return
+        wholes = memory["rows"].view(np.int64)
+        finish = compiled_finish(str(group.real))[-(-threads // 128), 128, stream]
+        finish(memory["sums"], memory["counts"], memory["rows"], wholes)
+        self._bring_home(group, rows, memory["rows"])
+        if group.trace:
+            self._bring_traces(rows, memory["choices"], memory["rewards"])
+
+    def _carve(self, group: Group, threads: int) -> dict[str, Any]:
+        """The arrays of a group, in the room that the lane has."""
+        found, begin = {}, 0
+        for name, (shape, kind) in group.arrays(threads).items():
+            size = math.prod(shape) * kind.itemsize
+            part = self.room[begin : begin + size].view(kind).reshape(shape) if size else None
+            found[name] = cuda.device_array((0,) * len(shape), kind) if part is None else part
+            begin += -(-size // ALIGNMENT) * ALIGNMENT
+        return found
+
+    def _bring_home(self, group: Group, rows: Sequence[Rows], measured: Any) -> None:
+        """Copy the measures of all threads through a pinned buffer into the rows of their runs."""
+        threads, words = measured.shape
+        buffer = _pinned_buffer(words)
+        step = buffer.size // words
+        for begin in range(0, threads, step):
+            end = min(begin + step, threads)
+            part = buffer[: (end - begin) * words].reshape(end - begin, words)
+            measured[begin:end].copy_to_host(part, stream=self.stream)
+            self.stream.synchronize()
+            for segment, place, first in rows:
+                low, high = max(begin, first), min(end, first + segment.end - segment.begin)
+                if low < high:
+                    runs = segment.begin + low - first, segment.begin + high - first
+                    _write(segment.kept, place, runs, part[low - begin : high - begin])
+        _pinned.append(buffer)
+
+    def _bring_traces(self, rows: Sequence[Rows], choices: Any, rewards: Any) -> None:
+        chosen = choices.copy_to_host(stream=self.stream)
+        received = rewards.copy_to_host(stream=self.stream)
+        self.stream.synchronize()
+        for segment, place, first in rows:
+            threads = slice(first, first + segment.end - segment.begin)
+            sheet = segment.kept.open(segment.begin, segment.end)
+            sheet.choice[place], sheet.received[place] = chosen[threads], received[threads]
+
+
+def _pinned_buffer(words: int) -> Array:
+    """A buffer of at least so many words."""
+    with _pinned_lock:
+        for place, buffer in enumerate(_pinned):
+            if buffer.size >= words:
+                return _pinned.pop(place)
+    found: Array = cuda.pinned_array(max(STAGING, words))
+    return found
+
+
+def _write(kept: Kept, place: int, runs: tuple[int, int], words: Array) -> None:
+    """Write rows as `gpu_kernel.make_finish` lays them out into the sheet of their runs."""
+    for begin, end in kept.pieces(*runs):
+        sheet, part = kept.open(begin, end), words[begin - runs[0] : end - runs[0]]
+        points = sheet.regret.shape[2]
+        sheet.regret[place] = part[:, :points]
+        sheet.reward[place] = part[:, points : 2 * points]
+        sheet.prediction_error[place] = part[:, 2 * points : 3 * points]
+        sheet.pulls[place] = part.view(np.int64)[:, 3 * points :].reshape(end - begin, points, -1)
