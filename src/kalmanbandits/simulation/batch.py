@@ -17,6 +17,7 @@ from kalmanbandits.systems.replay import Replay
 if TYPE_CHECKING:
     import xarray
 
+Labels = dict[object, "xarray.Coordinates"]
 Counts = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 
@@ -62,8 +63,8 @@ class Kept(Protocol):
     def close(self, begin: int, end: int) -> None:
         """All their measures are written, of every policy."""
 
-    def dataset(self) -> xarray.Dataset:
-        """The labelled result, once every run is closed."""
+    def dataset(self, labels: Labels | None = None) -> xarray.Dataset:
+        """The labelled result, once every run is closed; `labels` are those already made for its like."""
 
 
 @dataclass(frozen=True)
@@ -88,14 +89,6 @@ class Batch:
         """A sheet of zeros for so many of its runs."""
         traced = self.rounds if self.trace else 0
         return Sheet.blank(len(self.specs), runs, len(self.checkpoints), self.system.arms, traced)
-
-    def coordinates(self) -> dict[str, object]:
-        """The labels of policies, checkpoints and arms."""
-        return {
-            "policy": list(self.names),
-            "checkpoint": self.checkpoints,
-            "arm": np.arange(self.system.arms),
-        }
 
     def attributes(self) -> dict[str, object]:
         """What the numbers depend on beside their labels."""
@@ -134,18 +127,35 @@ class KeptRuns:
         """See that nothing has overflowed."""
         self.batch.check_finite(begin, self.open(begin, end))
 
-    def dataset(self) -> xarray.Dataset:
+    def dataset(self, labels: Labels | None = None) -> xarray.Dataset:
         """Regret, reward, prediction error, missing rewards and pulls: policy × run × checkpoint (× arm)."""
         import xarray
 
         batch, grid = self.batch, ("policy", "run", "checkpoint")
-        coordinates = batch.coordinates() | {"run": numbers(batch.runs)}
         sizes = {name: (*grid, "arm") if name == "pulls" else grid for name in Sheet._fields[:5]}
         if batch.trace:
-            coordinates["round"] = np.arange(1, batch.rounds + 1)
             sizes |= {name: ("policy", "run", "round") for name in Sheet._fields[5:]}
         data = {name: (dimensions, getattr(self.sheet, name)) for name, dimensions in sizes.items()}
-        return xarray.Dataset(data, coords=coordinates, attrs=batch.attributes())
+        shared = coordinates(batch, {} if labels is None else labels, batch.runs)
+        return xarray.Dataset(data, coords=shared, attrs=batch.attributes())
+
+
+def coordinates(batch: Batch, labels: Labels, runs: range | None = None) -> xarray.Coordinates:
+    """The labels of a dataset, with all its runs or with pairs of policies.
+
+    Simulations of a study share them through `labels`: making them takes longer than the rest of a dataset.
+    """
+    import xarray
+
+    key = batch.names, runs, batch.checkpoints.tobytes(), batch.system.arms, batch.trace
+    if key not in labels:
+        found: dict[str, object] = {"policy": list(batch.names)}
+        found |= {"other": list(batch.names)} if runs is None else {"run": numbers(runs)}
+        found |= {"checkpoint": batch.checkpoints, "arm": np.arange(batch.system.arms)}
+        if batch.trace:
+            found["round"] = np.arange(1, batch.rounds + 1)
+        labels[key] = xarray.Coordinates(found)
+    return labels[key]
 
 
 def numbers(runs: range) -> np.ndarray[tuple[int], np.dtype[np.int64 | np.uint64]]:

@@ -23,14 +23,14 @@ from kalmanbandits.pool import run_threads
 from kalmanbandits.simulation.batch import Batch, Kept
 from kalmanbandits.simulation.gpu_compiler import SIMULATED, cuda, load_compiler
 from kalmanbandits.simulation.gpu_groups import Group, group_policies
-from kalmanbandits.simulation.gpu_kernel import compiled_finish
+from kalmanbandits.simulation.gpu_kernel import compiled_finish, load
 from kalmanbandits.simulation.gpu_lane import Lane, Segment
 from kalmanbandits.simulation.moments import PANEL
 from kalmanbandits.simulation.progress import Progress, announce
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
-LANES = 3  # of each GPU
-MOST = 1 << 16  # runs of a share: together the lanes fill a GPU, and the last of them is soon home
+LANES = 8  # of each GPU: writing results to fresh memory of the host takes so many threads to keep up
+MOST = 1 << 16  # runs of a share: two lanes fill a GPU, and the last of them is soon home
 ROOM = 0.8  # the share of a GPU's free memory that may be taken
 WARP = 32  # threads that go in step: a launch of fewer makes no sense
 
@@ -90,11 +90,13 @@ def play_on_gpu(
     for batch, _ in pairs:
         _check_kernels(batch)
     groups = group_policies([batch for batch, _ in pairs], precision)
-    for group in groups:
-        group.compile(progress)
-    compiled_finish(precision)
-    announce(progress, "playing")
     gpus = devices()
+    kernels = [compiled_finish(precision), *(group.compiled(progress) for group in groups)]
+    for place in gpus:
+        with cuda.gpus[place]:
+            for kernel in kernels:
+                load(kernel)
+    announce(progress, "playing")
     per_gpu, most = _lanes(pairs, groups, gpus)
     shares: queue.SimpleQueue[list[Segment]] = queue.SimpleQueue()
     for share in cut(pairs, most):

@@ -53,10 +53,12 @@ class GpuKernelCache:
 
     def save_overload(self, signature: Any, kernel: Any) -> None:
         """Keep a kernel with its machine code. A read-only or full disk costs a compilation, nothing else."""
-        kernel.library.get_cubin()  # numba-cuda makes it when it is first launched: now it goes to disk
-        serialize: Any = importlib.import_module("numba.cuda.serialize")
+        library, serialize = kernel.library, importlib.import_module("numba.cuda.serialize")
+        library.get_cubin()  # numba-cuda makes it when a kernel is first launched: now it goes to disk
+        source, library._llvm_strs = library.llvm_strs, []  # nine tenths of it, and needed for other GPUs only
         with contextlib.suppress(OSError):
             write_checked(self.path(), serialize.dumps(kernel._reduce_states()))
+        library._llvm_strs = source
 
 
 def read_checked(path: Path) -> bytes | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -93,12 +93,13 @@ class Group:
         each = sum(math.prod(shape) * kind.itemsize for shape, kind in self.arrays(1).values())
         return each * threads
 
-    def compile(self, progress: Progress | None) -> None:
-        """Have the kernel ready."""
+    def compiled(self, progress: Progress | None) -> Any:
+        """The kernel, ready to launch."""
         if self.kind not in _ready:
             announce(progress, f"compiling {self.name}")
-        compiled(self.kind)
+        kernel = compiled(self.kind)
         _ready.add(self.kind)
+        return kernel
 
 
 _ready: set[Kind] = set()  # compiled or loaded in this process

@@ -280,6 +280,13 @@ def compiled_finish(precision: str) -> Any:
     return kernel
 
 
+def load(kernel: Any) -> None:
+    """Have a compiled kernel on the current GPU: threads that do so at the same time would get in each other's way."""
+    if not SIMULATED:
+        for overload in kernel.overloads.values():
+            overload.bind()
+
+
 def assembly(kind: Kind, capability: tuple[int, int] = (9, 0)) -> str:
     """The PTX of a kernel for a compute capability; needs the compiler and no GPU."""
     with compiling(KERNELS[kind.kernel], kind.precision, capability) as rules:

@@ -1,6 +1,6 @@
 """A lane: one thread of the host that plays shares of the runs on a GPU and brings their measures home.
 
-A launch plays a slice of the rounds, about a hundredth of a second long, and memories are laid aside in between:
+A launch plays a slice of the rounds, a twentieth of a second long, and memories are laid aside in between:
 the lanes of a GPU take turns, progress is known, and Ctrl-C works. After the last round one launch adds up what
 the checkpoints hold, in the layout of the dataset; the rows come home through a pinned buffer.
 """
@@ -22,7 +22,7 @@ from kalmanbandits.simulation.gpu_groups import Group
 from kalmanbandits.simulation.gpu_kernel import compiled, compiled_finish
 from kalmanbandits.streams import stream_key
 
-SLICE = 0.01  # seconds of a launch
+SLICE = 0.05  # seconds of a launch, others between them included
 FIRST = 1024  # rounds of the first launch, when nothing is known of its speed; a multiple of 4
 STAGING = 1 << 21  # words of 8 bytes of a pinned buffer
 ALIGNMENT = 256  # bytes
@@ -58,7 +58,7 @@ class Lane:
         self.stream = cuda.stream()
         size = max(group.bytes_per_run * most + 16 * ALIGNMENT for group in groups)
         self.room = cuda.device_array(size, np.uint8)
-        self.given = [cuda.to_device(group.envs, stream=self.stream) for group in groups]
+        self.envs = [cuda.to_device(group.envs, stream=self.stream) for group in groups]
         self.fresh = [cuda.to_device(group.fresh, stream=self.stream) for group in groups]
         self.points = cuda.to_device(groups[0].checkpoints, stream=self.stream)
 
@@ -83,34 +83,39 @@ class Lane:
                 segment.kept.close(begin, end)
 
     def _play_group(self, number: int, rows: Sequence[Rows], owners: Any, keys: Any) -> None:
-        group, stream, threads = self.groups[number], self.stream, len(keys)
-        memory = self._carve(group, threads)
-        memory["owners"].copy_to_device(owners, stream=stream)
-        memory["keys"].copy_to_device(keys, stream=stream)
-        work = self.given[number], self.fresh[number], memory["owners"], memory["keys"]
+        """Play the threads of one group to the end and write their measures where they belong."""
+        group, threads = self.groups[number], len(keys)
+        memory = self.carve(group, threads)
+        memory["owners"].copy_to_device(owners, stream=self.stream)
+        memory["keys"].copy_to_device(keys, stream=self.stream)
+        self.play_rounds(number, memory, threads)
+        if self.stop.is_set():
+            return
+        finish = compiled_finish(str(group.real))[-(-threads // 128), 128, self.stream]
+        finish(memory["sums"], memory["counts"], memory["rows"], memory["rows"].view(np.int64))
+        self._bring_home(rows, memory["rows"])
+        if group.trace:
+            self._bring_traces(rows, memory["choices"], memory["rewards"])
+
+    def play_rounds(self, number: int, memory: dict[str, Any], threads: int) -> None:
+        """Launch after launch, until the last round is played."""
+        group = self.groups[number]
+        work = self.envs[number], self.fresh[number], memory["owners"], memory["keys"]
         measures = [memory[name] for name in ("states", "sums", "counts", "choices", "rewards")]
-        launch = compiled(group.kind)[-(-threads // group.kind.block), group.kind.block, stream]
+        launch = compiled(group.kind)[-(-threads // group.kind.block), group.kind.block, self.stream]
         first, length = 0, FIRST
         while first < group.rounds and not self.stop.is_set():
             last = min(first + length, group.rounds)
             began = time.perf_counter()
             launch(*work, first, last, memory["store"], self.points, *measures)
-            stream.synchronize()
+            self.stream.synchronize()
             seconds = max(time.perf_counter() - began, 1e-6)
             self.done += threads * (last - first)
             # Launches begin at multiples of 4: so many rounds one block of deviates serves.
             length = 4 * int(min(SLICE / seconds, 16.0) * (last - first) / 4) or 4
             first = last
-        if self.stop.is_set():
-            return
-        wholes = memory["rows"].view(np.int64)
-        finish = compiled_finish(str(group.real))[-(-threads // 128), 128, stream]
-        finish(memory["sums"], memory["counts"], memory["rows"], wholes)
-        self._bring_home(group, rows, memory["rows"])
-        if group.trace:
-            self._bring_traces(rows, memory["choices"], memory["rewards"])
 
-    def _carve(self, group: Group, threads: int) -> dict[str, Any]:
+    def carve(self, group: Group, threads: int) -> dict[str, Any]:
         """The arrays of a group, in the room that the lane has."""
         found, begin = {}, 0
         for name, (shape, kind) in group.arrays(threads).items():
@@ -120,7 +125,7 @@ class Lane:
             begin += -(-size // ALIGNMENT) * ALIGNMENT
         return found
 
-    def _bring_home(self, group: Group, rows: Sequence[Rows], measured: Any) -> None:
+    def _bring_home(self, rows: Sequence[Rows], measured: Any) -> None:
         """Copy the measures of all threads through a pinned buffer into the rows of their runs."""
         threads, words = measured.shape
         buffer = _pinned_buffer(words)

@@ -9,6 +9,7 @@ the same bits on any number of threads or GPUs.
 from __future__ import annotations
 
 import functools
+import math
 import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kalmanbandits.compilation import entry
-from kalmanbandits.errors import Array
-from kalmanbandits.simulation.batch import Batch, Sheet
+from kalmanbandits.simulation.batch import Batch, Labels, Sheet, coordinates
 from kalmanbandits.statistics.moments import Moments
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ class KeptMoments:
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
-        row = sum(array.nbytes for array in batch.blank_sheet(1))
+        self._blank = batch.blank_sheet(1)
+        row = sum(array.nbytes for array in self._blank)
         self.most = PANEL * max(1, ROOM // (row * PANEL))
         self._panels: dict[int, Sheet] = {}
         self._left: dict[int, int] = {}  # runs of a panel that are not closed yet
@@ -85,7 +86,7 @@ class KeptMoments:
             level, place = level + 1, place >> 1
         self._nodes[level, place] = node
 
-    def dataset(self) -> xarray.Dataset:
+    def dataset(self, labels: Labels | None = None) -> xarray.Dataset:
         """Means, variances and covariances: policy (× other) × checkpoint (× arm)."""
         import xarray
 
@@ -99,14 +100,14 @@ class KeptMoments:
             data[f"{name}_mean"] = grid, moments.mean
             data[f"{name}_variance"] = grid, moments.variance
             data[f"{name}_covariance"] = ("policy", "other", "checkpoint"), moments.covariance
+        sizes = [getattr(self._blank, name)[:, 0].shape for name in SINGLE]
+        ends = np.cumsum([math.prod(size) for size in sizes])[:-1]
         for of, values in (("mean", others.mean[0]), ("variance", others.variance[0])):
-            by_cell = values.reshape(len(batch.specs), len(batch.checkpoints), -1)
-            data[f"prediction_error_{of}"] = grid, by_cell[..., 0]
-            data[f"missing_{of}"] = grid, by_cell[..., 1]
-            data[f"pulls_{of}"] = (*grid, "arm"), by_cell[..., 2:]
-        coordinates = batch.coordinates() | {"other": list(batch.names)}
+            for name, size, part in zip(SINGLE, sizes, np.split(values, ends), strict=True):
+                data[f"{name}_{of}"] = (*grid, "arm")[: len(size)], part.reshape(size)
+        shared = coordinates(batch, {} if labels is None else labels)
         attributes = batch.attributes() | {"runs": len(batch.runs), "first_run": batch.runs.start}
-        return xarray.Dataset(data, coords=coordinates, attrs=attributes)
+        return xarray.Dataset(data, coords=shared, attrs=attributes)
 
 
 def joined(left: Node, right: Node) -> Node:
@@ -116,23 +117,29 @@ def joined(left: Node, right: Node) -> Node:
 
 def panel_node(sheet: Sheet, runs: int) -> Node:
     """The moments of the first `runs` runs of a panel."""
-    error, missing, pulls = (getattr(sheet, name) for name in SINGLE)
-    values = np.concatenate([error[..., None], missing[..., None], pulls], axis=-1)
-    by_run = np.ascontiguousarray(np.moveaxis(values, 1, 0)).reshape(1, values.shape[1], -1)
-    return tuple(moments_of(x, runs) for x in (sheet.regret, sheet.reward, by_run))
-
-
-def moments_of(x: Array, runs: int) -> Moments:
-    """The moments of the first `runs` runs of (policies, runs, values)."""
-    mean, comoment = np.zeros((len(x), x.shape[2])), np.zeros((len(x), len(x), x.shape[2]))
-    sum_moments(x, runs, mean, comoment)
-    return Moments(runs, mean, comoment)
+    paired = [getattr(sheet, name) for name in PAIRED]
+    node = []
+    for x in paired:
+        mean, comoment = np.zeros((len(x), x.shape[2])), np.zeros((len(x), len(x), x.shape[2]))
+        sum_moments(x, runs, mean, comoment)
+        node.append(Moments(runs, mean, comoment))
+    single = [array.reshape(*array.shape[:2], -1) for array in (getattr(sheet, name) for name in SINGLE)]
+    means = [np.zeros((len(x), x.shape[2])) for x in single]
+    squares = [np.zeros((len(x), 1, x.shape[2])) for x in single]
+    for x, mean, square in zip(single, means, squares, strict=True):
+        sum_moments(x, runs, mean, square)
+    mean, square = (np.concatenate([array.ravel() for array in arrays]) for arrays in (means, squares))
+    return *node, Moments(runs, mean[None], square[None, None])
 
 
 @entry
 def sum_moments(x: Any, runs: Any, mean: Any, comoment: Any) -> None:
-    """Write the means (p, m) and co-moments (p, p, m) of the first `runs` runs of `x` (p, n, m)."""
+    """Write the means (p, m) and co-moments of the first `runs` runs of `x` (p, n, m).
+
+    Co-moments of all pairs (p, p, m), or of each with itself alone (p, 1, m).
+    """
     p, m = mean.shape
+    paired = comoment.shape[1] == p
     for i in range(p):
         for r in range(runs):
             for c in range(m):
@@ -140,9 +147,11 @@ def sum_moments(x: Any, runs: Any, mean: Any, comoment: Any) -> None:
         for c in range(m):
             mean[i, c] /= runs
     for i in range(p):
-        for j in range(i + 1):
+        for j in range(i + 1 if paired else 1):
+            other = j if paired else i
             for r in range(runs):
                 for c in range(m):
-                    comoment[i, j, c] += (x[i, r, c] - mean[i, c]) * (x[j, r, c] - mean[j, c])
-            for c in range(m):
-                comoment[j, i, c] = comoment[i, j, c]
+                    comoment[i, j, c] += (x[i, r, c] - mean[i, c]) * (x[other, r, c] - mean[other, c])
+            if paired:
+                for c in range(m):
+                    comoment[j, i, c] = comoment[i, j, c]

@@ -9,7 +9,7 @@ import numpy as np
 
 from kalmanbandits.errors import InvalidArgument, InvalidType, one_of, whole
 from kalmanbandits.policies.spec import Spec, check_system
-from kalmanbandits.simulation.batch import Batch, Counts, Kept, KeptRuns
+from kalmanbandits.simulation.batch import Batch, Counts, Kept, KeptRuns, Labels
 from kalmanbandits.simulation.cpu import available_cores, play_on_cpu
 from kalmanbandits.simulation.moments import KeptMoments
 from kalmanbandits.simulation.progress import Progress
@@ -164,6 +164,20 @@ def simulate_together(
     list of xarray.Dataset
         What `simulate(..., backend="gpu")` would return for each.
     """
+    labels: Labels = {}
+    kept = play_together(worlds, rounds, seed, checkpoints, progress, keep)
+    return [one.dataset(labels) for one in kept]
+
+
+def play_together(
+    worlds: Sequence[World],
+    rounds: int,
+    seed: int,
+    checkpoints: int | Sequence[int],
+    progress: Progress | None = None,
+    keep: str = "runs",
+) -> list[Kept]:
+    """`simulate_together` without the labels: what was kept of each simulation, as bare arrays."""
     from kalmanbandits.simulation.gpu import play_on_gpu
 
     points, pairs = check_checkpoints(checkpoints, rounds), []
@@ -172,7 +186,7 @@ def simulate_together(
         batch = _batch(system, policies, rounds, runs, seed, points, False)
         pairs.append((batch, keep_as(keep, batch)))
     play_on_gpu(pairs, "float64", progress)
-    return [kept.dataset() for _, kept in pairs]
+    return [kept for _, kept in pairs]
 
 
 def keep_as(keep: str, batch: Batch) -> Kept:
