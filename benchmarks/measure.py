@@ -58,13 +58,13 @@ def online(policy: kb.Policy, rounds: int = 20_000) -> float:
 
 
 def batch(policy: Any, system: Any = SYSTEM, rounds: int = 100_000, runs: int = 4, repeats: int = 9) -> float:
-    """Nanoseconds a round on one core, environment included."""
+    """Nanoseconds per round on one core, environment included."""
     options: dict[str, Any] = {"rounds": rounds, "runs": runs, "threads": 1, "checkpoints": 1}
     return best_of(lambda: kb.simulate(system, {"it": policy}, **options), repeats) / (rounds * runs) * 1e9
 
 
 def against_cpp(repeats: int = 3) -> dict[str, dict[str, float]]:
-    """Nanoseconds a round of this library and of the two C++ loops, taken in turns; the regret must agree."""
+    """Nanoseconds per round of this library and the two C++ loops, taken in turns; the regret must agree."""
     rounds, runs = 100_000, 4
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "loop"
@@ -98,7 +98,7 @@ def _numbers() -> str:
 
 
 def peers(seconds: float = 3.0) -> dict[str, Any] | None:
-    """Rounds a second of the other libraries, or nothing where their environment is not there."""
+    """Rounds per second of the other libraries, or nothing where their environment is not there."""
     if not PEERS.exists():
         return None
     rounds = 1_000_000

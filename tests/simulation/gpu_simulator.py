@@ -39,7 +39,7 @@ class Fields:
 
 
 def let_lanes_take_turns() -> None:
-    """The simulator keeps a launch in global variables: one launch at a time, each with a kernel of its own."""
+    """The simulator keeps a launch in global variables: one at a time, each with a kernel of its own."""
     launch, configure, lock = FakeCUDAKernel.__call__, FakeCUDAKernel.__getitem__, threading.Lock()
 
     def alone(self: Any, *arguments: Any) -> None:

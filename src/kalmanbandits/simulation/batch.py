@@ -37,20 +37,22 @@ class Sheet(NamedTuple):
         """A sheet of zeros; `traced` is the number of rounds whose choices are kept."""
         shape, trace = (policies, runs, checkpoints), (policies, runs, traced)
         return cls(
-            *(np.zeros(shape) for _ in range(3)),
-            np.zeros(shape, np.int64),
-            np.zeros((*shape, arms), np.int64),
-            np.zeros(trace, np.int64),
-            np.zeros(trace),
+            regret=np.zeros(shape),
+            reward=np.zeros(shape),
+            prediction_error=np.zeros(shape),
+            missing=np.zeros(shape, np.int64),
+            pulls=np.zeros((*shape, arms), np.int64),
+            choice=np.zeros(trace, np.int64),
+            received=np.zeros(trace),
         )
 
-    def rows(self, begin: int, end: int) -> Sheet:
+    def rows(self, begin: int, end: int) -> Self:
         """The part of some runs, to be written to."""
-        return Sheet(*(array[:, begin:end] for array in self))
+        return self._make(array[:, begin:end] for array in self)
 
 
 class Kept(Protocol):
-    """What is kept of a simulation. Runs are named by their place, from 0; any thread may play any of them."""
+    """What is kept of a simulation. Runs are named by their place, from 0; any thread may play any."""
 
     most: int  # runs that may be open at once, so that memory stays small
 
@@ -103,8 +105,8 @@ class Batch:
                 raise InvalidArgument(
                     f"system must keep its rewards within the range of numbers, got a {measure} of "
                     f"{last[policy, run]} for policies[{self.names[policy]!r}] in run "
-                    f"{self.runs[begin + int(run)]} (does its state grow without bound? play fewer rounds, or "
-                    "make its numbers smaller)"
+                    f"{self.runs[begin + int(run)]} (does its state grow without bound? play fewer rounds, "
+                    "or make its numbers smaller)"
                 )
 
 
@@ -134,7 +136,7 @@ class KeptRuns:
         batch, grid = self.batch, ("policy", "run", "checkpoint")
         sizes = {name: (*grid, "arm") if name == "pulls" else grid for name in Sheet._fields[:5]}
         if batch.trace:
-            sizes |= {name: ("policy", "run", "round") for name in Sheet._fields[5:]}
+            sizes |= dict.fromkeys(Sheet._fields[5:], ("policy", "run", "round"))
         data = {name: (dimensions, getattr(self.sheet, name)) for name, dimensions in sizes.items()}
         shared = coordinates(batch, {} if labels is None else labels, batch.runs)
         return xarray.Dataset(data, coords=shared, attrs=batch.attributes())

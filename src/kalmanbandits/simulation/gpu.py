@@ -3,7 +3,7 @@
 Randomness is addressed, so that a thread draws the trajectory of its run itself, in registers: the policies
 of a run meet the same rounds without sharing anything, and many systems fill a GPU as well as many runs.
 
-The runs are cut into shares. Each GPU has a few lanes, each a thread of the host with a stream of its own, that
+The runs are cut into shares. Each GPU has a few lanes, threads of the host with a stream of their own, which
 take one share after the other: while one lane brings the measures of its share home, the launches of the
 others keep the GPU busy. Runs are independent and results go to the places of their runs, so that nothing
 depends on the number of lanes or GPUs. Figures: docs/gpu.md.

@@ -1,7 +1,7 @@
 """Machine code of GPU kernels on disk: a file for each kernel, GPU and state of the sources.
 
-A file begins with the SHA-256 digest of what follows. One that is cut short, damaged or unreadable is not used:
-the kernel is compiled again and the file replaced.
+A file begins with the SHA-256 digest of what follows. One that is cut short, damaged or unreadable is not
+used: the kernel is compiled again and the file replaced.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ class GpuKernelCache:
         """Keep a kernel with its machine code. A read-only or full disk costs a compilation, nothing else."""
         library, serialize = kernel.library, importlib.import_module("numba.cuda.serialize")
         library.get_cubin()  # numba-cuda makes it when a kernel is first launched: now it goes to disk
-        source, library._llvm_strs = library.llvm_strs, []  # nine tenths of it, and needed for other GPUs only
+        source, library._llvm_strs = (
+            library.llvm_strs,
+            [],
+        )  # nine tenths of it, and needed for other GPUs only
         with contextlib.suppress(OSError):
             write_checked(self.path(), serialize.dumps(kernel._reduce_states()))
         library._llvm_strs = source

@@ -281,7 +281,7 @@ def compiled_finish(precision: str) -> Any:
 
 
 def load(kernel: Any) -> None:
-    """Have a compiled kernel on the current GPU: threads that do so at the same time would get in each other's way."""
+    """Have a compiled kernel on the current GPU: threads that loaded it at the same time would collide."""
     if not SIMULATED:
         for overload in kernel.overloads.values():
             overload.bind()

@@ -1,8 +1,8 @@
 """A lane: one thread of the host that plays shares of the runs on a GPU and brings their measures home.
 
 A launch plays a slice of the rounds, a twentieth of a second long, and memories are laid aside in between:
-the lanes of a GPU take turns, progress is known, and Ctrl-C works. After the last round one launch adds up what
-the checkpoints hold, in the layout of the dataset; the rows come home through a pinned buffer.
+the lanes of a GPU take turns, progress is known, and Ctrl-C works. After the last round one launch adds up
+what the checkpoints hold, in the layout of the dataset; the rows come home through a pinned buffer.
 """
 
 from __future__ import annotations

@@ -58,7 +58,9 @@ class KeptMoments:
         with self._lock:
             if number not in self._panels:
                 self._panels[number] = (
-                    self._spare.pop() if self._spare else self.batch.blank_sheet(min(PANEL, len(self.batch.runs)))
+                    self._spare.pop()
+                    if self._spare
+                    else self.batch.blank_sheet(min(PANEL, len(self.batch.runs)))
                 )
                 self._left[number] = min(PANEL, len(self.batch.runs) - number * PANEL)
             return self._panels[number].rows(begin % PANEL, begin % PANEL + end - begin)

@@ -13,7 +13,8 @@ class Progress(Protocol):
     no round, and `"playing"` when all are there.
     """
 
-    def __call__(self, done: int, total: int, /) -> object: ...
+    def __call__(self, done: int, total: int, /) -> object:
+        """Hear how far it is."""
 
 
 def announce(progress: Progress | None, stage: str) -> None:

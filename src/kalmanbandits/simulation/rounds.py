@@ -132,7 +132,7 @@ def play_block(
 def write_measures(
     history: Any, pulls_history: Any, regret: Any, reward: Any, error: Any, missing: Any, pulls: Any
 ) -> None:
-    """Write what was noted at the checkpoints of one run into its rows; the error is NaN before any prediction."""
+    """Write what was noted at the checkpoints of a run into its rows; no prediction, no error: NaN."""
     for c in range(regret.shape[0]):
         regret[c], reward[c], missing[c] = history[c, 0], history[c, 1], history[c, 4]
         error[c] = math.nan

@@ -111,12 +111,14 @@ def simulate(
     """
     check_backend(backend, precision, system)
     if one_of("keep", keep, KEEP) == "moments" and trace:
-        raise InvalidArgument('keep must be "runs" with trace=True, got "moments" (a trace is kept run by run)')
+        raise InvalidArgument(
+            'keep must be "runs" with trace=True, got "moments" (a trace is kept run by run)'
+        )
     runs, first_run = whole("runs", runs, 1), whole("first_run", first_run, 0)
     if first_run + runs > 2**64:
         raise InvalidArgument(
-            f"first_run must be at most 2**64 - runs, got {first_run} for {runs} runs (later runs would repeat "
-            "those from 0 on)"
+            f"first_run must be at most 2**64 - runs, got {first_run} for {runs} runs (later runs would "
+            "repeat those from 0 on)"
         )
     rounds = _check_rounds(rounds, check_source(system))
     workers = available_cores() if threads is None else whole("threads", threads, 1)

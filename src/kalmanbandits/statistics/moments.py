@@ -25,7 +25,8 @@ class MomentsDataset(Protocol):
     """What `simulate(..., keep="moments")` returns, as far as it is read here: an `xarray.Dataset`."""
 
     @property
-    def attrs(self) -> Mapping[str, object]: ...
+    def attrs(self) -> Mapping[str, object]:
+        """With the number of `runs`."""
 
     def __getitem__(self, name: str) -> object: ...
 
@@ -111,7 +112,7 @@ class Moments:
         return np.asarray(self.covariance[every, every])
 
     def interval(self, level: float = LEVEL) -> Interval:
-        """The mean of each policy with Student's interval, as `intervals.mean` has it; shape (policies, …)."""
+        """The mean of each policy, (policies, …), with Student's interval, as `intervals.mean` has it."""
         return around(self.mean, self._error(self.variance), self.runs, level)
 
     def paired_difference(self, first: Place, second: Place, level: float = LEVEL) -> Interval:
@@ -129,7 +130,9 @@ class Moments:
         Interval
             Of the shape of `first` and `second`, followed by that of one policy's mean.
         """
-        return around(self.mean[first] - self.mean[second], self._error(self._spread(first, second)), self.runs, level)
+        return around(
+            self.mean[first] - self.mean[second], self._error(self._spread(first, second)), self.runs, level
+        )
 
     def percent_gain(self, ours: int, other: int, level: float = LEVEL) -> Interval:
         """By how many percent the mean of `ours` lies below that of `other`: see `intervals.percent_gain`.
