@@ -137,7 +137,7 @@ def kernel(name: str, spec: Any, precision: str, rounds: int = 10_000) -> dict[s
     groups = group_policies([batch], precision)
     compiled = next(iter(groups[0].compiled(None).overloads.values()))
     compilation = time.perf_counter() - began
-    lane = Lane(groups, FULL, threading.Event())
+    lane = Lane(groups, FULL, concurrent.futures.ThreadPoolExecutor(1), threading.Event())
     memory = lane.carve(groups[0], FULL)
     memory["owners"].copy_to_device(np.zeros(FULL, np.int32))
     memory["keys"].copy_to_device(np.arange(FULL, dtype=np.uint64))

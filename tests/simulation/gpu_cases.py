@@ -62,5 +62,5 @@ CASES: dict[str, Any] = {  # together every policy
     # A dimension that is no multiple of four draws the deviates of four rounds at a time.
     "three arms": (THREE, ON_THREE | {"UBSS": kb.UBSS(arms=3, window=1)}),
 }
-MANY: dict[str, Any] = {"rounds": 8, "runs": 300, "seed": 5, "checkpoints": [5, 8]}  # two panels of moments
+MANY: dict[str, Any] = {"rounds": 8, "runs": 300, "seed": 5, "checkpoints": [5, 8]}  # three panels of moments
 PLAIN = {"UCB": kb.UCB(arms=2), "Random": kb.Random(arms=2), "UCB 2": kb.UCB(arms=2, scale=2.0)}

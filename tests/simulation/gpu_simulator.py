@@ -20,7 +20,7 @@ from gpu_cases import CASES, MANY, OPTIONS, PLAIN, ROTATION, STUDY
 from numba.cuda.simulator.kernel import FakeCUDAKernel
 
 import kalmanbandits as kb
-from kalmanbandits.simulation import gpu, gpu_kernel, gpu_lane
+from kalmanbandits.simulation import gpu, gpu_kernel, gpu_lane, moments
 from kalmanbandits.studies import run_study
 from kalmanbandits.studies.spec import parse_study
 
@@ -65,6 +65,7 @@ def main(target: Path) -> None:
     let_lanes_take_turns()
     gpu_lane.FIRST = 16  # several launches, so that memories and states are laid aside and taken up again
     gpu_lane.SLICE = 0.0
+    moments.PANEL = gpu.PANEL = 128
     results = {}
     with np.errstate(all="ignore"):  # kernels divide by zero on purpose
         for name, (system, policies) in CASES.items():

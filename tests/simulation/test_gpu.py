@@ -17,6 +17,7 @@ from gpu_cases import CASES, MANY, OPTIONS, PLAIN, ROTATION, STUDY, players
 import kalmanbandits as kb
 from kalmanbandits import streams
 from kalmanbandits.errors import InvalidArgument
+from kalmanbandits.simulation import moments
 from kalmanbandits.studies import Results, StoreRefused, run_study
 from kalmanbandits.studies.spec import parse_study
 from kalmanbandits.systems.replay import Replay
@@ -47,8 +48,11 @@ def test_the_gpu_plays_as_the_cpu_does(simulated: Any, case: str) -> None:
 
 
 @pytest.mark.parametrize("keep", ["runs", "moments"])
-def test_results_do_not_depend_on_the_number_of_gpus(simulated: Any, keep: str) -> None:
+def test_results_do_not_depend_on_the_number_of_gpus(
+    simulated: Any, keep: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one, three = (simulated[f"{count}, {keep}"] for count in ("one GPU", "three GPUs"))
+    monkeypatch.setattr(moments, "PANEL", 128)  # as in the simulator
     ours = kb.simulate(ROTATION, PLAIN, **MANY, keep=keep)
     assert set(one) == set(three) == set(ours)
     for measure in one:

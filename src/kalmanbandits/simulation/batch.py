@@ -48,7 +48,7 @@ class Sheet(NamedTuple):
 
     def rows(self, begin: int, end: int) -> Self:
         """The part of some runs, to be written to."""
-        return self._make(array[:, begin:end] for array in self)
+        return type(self)._make(array[:, begin:end] for array in self)
 
 
 class Kept(Protocol):
@@ -61,6 +61,9 @@ class Kept(Protocol):
 
     def open(self, begin: int, end: int) -> Sheet:
         """Where the measures of these runs are to be written; the same rows until they are closed."""
+
+    def claim(self, begin: int, end: int) -> None:
+        """Have the memory of these runs at hand, in time that would be idle: nothing is written there yet."""
 
     def close(self, begin: int, end: int) -> None:
         """All their measures are written, of every policy."""
@@ -124,6 +127,11 @@ class KeptRuns:
     def open(self, begin: int, end: int) -> Sheet:
         """Their rows of the one sheet."""
         return self.sheet.rows(begin, end)
+
+    def claim(self, begin: int, end: int) -> None:
+        """Write zeros: memory is handed out when it is first written to, more slowly than it is copied."""
+        for array in (self.sheet.regret, self.sheet.reward, self.sheet.prediction_error, self.sheet.pulls):
+            array[:, begin:end] = 0
 
     def close(self, begin: int, end: int) -> None:
         """See that nothing has overflowed."""

@@ -16,11 +16,13 @@ import importlib.util
 import queue
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.policies.verbs import KERNELS, never
 from kalmanbandits.pool import run_threads
 from kalmanbandits.simulation.batch import Batch, Kept
+from kalmanbandits.simulation.cpu import available_cores
 from kalmanbandits.simulation.gpu_compiler import SIMULATED, cuda, load_compiler
 from kalmanbandits.simulation.gpu_groups import Group, group_policies
 from kalmanbandits.simulation.gpu_kernel import compiled_finish, load
@@ -29,8 +31,9 @@ from kalmanbandits.simulation.moments import PANEL
 from kalmanbandits.simulation.progress import Progress, announce
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
-LANES = 8  # of each GPU: writing results to fresh memory of the host takes so many threads to keep up
-MOST = 1 << 16  # runs of a share: two lanes fill a GPU, and the last of them is soon home
+LANES = 5  # of each GPU
+WRITERS = 12  # threads that write results to the memory of the host, at most
+MOST = 1 << 16  # runs of a share: together the lanes fill a GPU, and the last of them is soon home
 ROOM = 0.8  # the share of a GPU's free memory that may be taken
 WARP = 32  # threads that go in step: a launch of fewer makes no sense
 
@@ -109,7 +112,7 @@ def play_on_gpu(
 
     def work() -> None:
         with cuda.gpus[places.get_nowait()]:
-            lane = Lane(groups, most, stop)
+            lane = Lane(groups, most, writers, stop)
             lanes.append(lane)
             while not stop.is_set():
                 try:
@@ -122,7 +125,8 @@ def play_on_gpu(
         if progress is not None:
             progress(sum(lane.done for lane in lanes), total)
 
-    run_threads(work, min(places.qsize(), shares.qsize()), stop, watch)
+    with ThreadPoolExecutor(min(WRITERS, available_cores())) as writers:
+        run_threads(work, min(places.qsize(), shares.qsize()), stop, watch)
     watch()
 
 

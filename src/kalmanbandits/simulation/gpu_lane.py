@@ -11,6 +11,7 @@ import math
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import Executor, Future
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,8 +25,9 @@ from kalmanbandits.streams import stream_key
 
 SLICE = 0.05  # seconds of a launch, others between them included
 FIRST = 1024  # rounds of the first launch, when nothing is known of its speed; a multiple of 4
-STAGING = 1 << 21  # words of 8 bytes of a pinned buffer
+STAGING = 1 << 22  # words of 8 bytes of a pinned buffer
 ALIGNMENT = 256  # bytes
+CLAIM = 4096  # runs
 
 # Pinning memory takes longer than copying it: buffers are used again by later simulations of the process.
 _pinned: list[Array] = []
@@ -50,11 +52,16 @@ class Rows(NamedTuple):
 
 
 class Lane:
-    """Plays shares of at most `most` runs on the current GPU, until `stop` is set."""
+    """Plays shares of at most `most` runs on the current GPU, until `stop` is set.
 
-    def __init__(self, groups: Sequence[Group], most: int, stop: threading.Event) -> None:
-        self.groups, self.stop = groups, stop
+    `writers` are threads that write to the memory of the host: one alone would take longer for it than the
+    GPU takes to play.
+    """
+
+    def __init__(self, groups: Sequence[Group], most: int, writers: Executor, stop: threading.Event) -> None:
+        self.groups, self.writers, self.stop = groups, writers, stop
         self.done = 0  # rounds
+        self.claims: list[Future[None]] = []
         self.stream = cuda.stream()
         size = max(group.bytes_per_run * most + 16 * ALIGNMENT for group in groups)
         self.room = cuda.device_array(size, np.uint8)
@@ -64,6 +71,12 @@ class Lane:
 
     def play(self, share: Sequence[Segment]) -> None:
         """Play these runs with every policy and hand in their measures."""
+        if self.done == 0:  # the writers have nothing to write yet
+            self.claims = [
+                self.writers.submit(segment.kept.claim, begin, min(begin + CLAIM, segment.end))
+                for segment in share
+                for begin in range(segment.begin, segment.end, CLAIM)
+            ]
         for number, group in enumerate(self.groups):
             rows, owners, keys, threads = [], [], [], 0
             for segment in share:
@@ -78,9 +91,12 @@ class Lane:
                 self._play_group(number, rows, np.concatenate(owners), np.concatenate(keys))
             if self.stop.is_set():
                 return
-        for segment in share:
-            for begin, end in segment.kept.pieces(segment.begin, segment.end):
-                segment.kept.close(begin, end)
+        closed = [
+            self.writers.submit(segment.kept.close, *piece)
+            for segment in share
+            for piece in segment.kept.pieces(segment.begin, segment.end)
+        ]
+        wait_for(closed)
 
     def _play_group(self, number: int, rows: Sequence[Rows], owners: Any, keys: Any) -> None:
         """Play the threads of one group to the end and write their measures where they belong."""
@@ -93,6 +109,7 @@ class Lane:
             return
         finish = compiled_finish(str(group.real))[-(-threads // 128), 128, self.stream]
         finish(memory["sums"], memory["counts"], memory["rows"], memory["rows"].view(np.int64))
+        wait_for(self.claims)
         self._bring_home(rows, memory["rows"])
         if group.trace:
             self._bring_traces(rows, memory["choices"], memory["rewards"])
@@ -130,16 +147,21 @@ class Lane:
         threads, words = measured.shape
         buffer = _pinned_buffer(words)
         step = buffer.size // words
+        most = -(-step // 4)  # rows that one writer writes
         for begin in range(0, threads, step):
             end = min(begin + step, threads)
             part = buffer[: (end - begin) * words].reshape(end - begin, words)
             measured[begin:end].copy_to_host(part, stream=self.stream)
             self.stream.synchronize()
+            written = []
             for segment, place, first in rows:
                 low, high = max(begin, first), min(end, first + segment.end - segment.begin)
-                if low < high:
-                    runs = segment.begin + low - first, segment.begin + high - first
-                    _write(segment.kept, place, runs, part[low - begin : high - begin])
+                for i in range(low, high, most):
+                    j = min(i + most, high)
+                    runs = segment.begin + i - first, segment.begin + j - first
+                    some = part[i - begin : j - begin]
+                    written.append(self.writers.submit(_write, segment.kept, place, runs, some))
+            wait_for(written)
         _pinned.append(buffer)
 
     def _bring_traces(self, rows: Sequence[Rows], choices: Any, rewards: Any) -> None:
@@ -150,6 +172,12 @@ class Lane:
             threads = slice(first, first + segment.end - segment.begin)
             sheet = segment.kept.open(segment.begin, segment.end)
             sheet.choice[place], sheet.received[place] = chosen[threads], received[threads]
+
+
+def wait_for(tasks: Sequence[Future[None]]) -> None:
+    """Wait for the writers; an error of theirs is raised here."""
+    for task in tasks:
+        task.result()
 
 
 def _pinned_buffer(words: int) -> Array:

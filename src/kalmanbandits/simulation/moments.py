@@ -1,6 +1,6 @@
 """Simulations of which no single run is kept: mean, variance and covariance over runs.
 
-Runs are taken together in panels of 256 by their place. The moments of a panel are summed in the order of
+Runs are taken together in panels of 1024 by their place. The moments of a panel are summed in the order of
 its runs; two neighbouring panels are joined, two neighbouring pairs, and so on upwards, as in a binary tree.
 Which sums are formed depends on the number of runs alone, not on who played which runs, nor when: results are
 the same bits on any number of threads or GPUs.
@@ -9,7 +9,6 @@ the same bits on any number of threads or GPUs.
 from __future__ import annotations
 
 import functools
-import math
 import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -17,18 +16,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kalmanbandits.compilation import entry
+from kalmanbandits.errors import Array
 from kalmanbandits.simulation.batch import Batch, Labels, Sheet, coordinates
 from kalmanbandits.statistics.moments import Moments
 
 if TYPE_CHECKING:
     import xarray
 
-PANEL = 256  # runs
-ROOM = 1 << 29  # bytes that the runs which are open at once may take
+PANEL = 1024  # runs
+BAY = 1 << 26  # bytes of the panels that are summed in one go
+OPEN = 1 << 29  # bytes of the runs that may be open at once
 PAIRED = ("regret", "reward")  # kept with their covariances between policies
 SINGLE = ("prediction_error", "missing", "pulls")  # kept with their variances
 
-Node = tuple[Moments, ...]  # of regret, of reward, and of all the others as one
+Node = tuple[Moments, ...]  # of each of these measures; of a single one as if it were of one policy
 
 
 class KeptMoments:
@@ -36,49 +37,50 @@ class KeptMoments:
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
-        self._blank = batch.blank_sheet(1)
-        row = sum(array.nbytes for array in self._blank)
-        self.most = PANEL * max(1, ROOM // (row * PANEL))
-        self._panels: dict[int, Sheet] = {}
-        self._left: dict[int, int] = {}  # runs of a panel that are not closed yet
+        panel = PANEL * sum(array.nbytes for array in batch.blank_sheet(1))
+        self.bay = PANEL * max(1, BAY // panel)  # runs
+        self.most = self.bay * max(1, OPEN // (panel * self.bay // PANEL))
+        self._sheets: dict[int, Sheet] = {}  # of the bays that are open
+        self._left: dict[int, int] = {}  # their runs that are not closed yet
         self._spare: list[Sheet] = []
-        self._nodes: dict[tuple[int, int], Node] = {}  # level and place in the tree
+        self._nodes: dict[tuple[int, int], Node] = {}  # by level and place in the tree
         self._lock = threading.Lock()
 
     def pieces(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
-        """Panel by panel."""
+        """Bay by bay."""
         while begin < end:
-            stop = min(end, (begin // PANEL + 1) * PANEL)
+            stop = min(end, (begin // self.bay + 1) * self.bay)
             yield begin, stop
             begin = stop
 
     def open(self, begin: int, end: int) -> Sheet:
-        """Rows of the panel that these runs belong to."""
-        number = begin // PANEL
+        """Rows of the bay that these runs belong to."""
+        number, runs = begin // self.bay, len(self.batch.runs)
         with self._lock:
-            if number not in self._panels:
-                self._panels[number] = (
-                    self._spare.pop()
-                    if self._spare
-                    else self.batch.blank_sheet(min(PANEL, len(self.batch.runs)))
-                )
-                self._left[number] = min(PANEL, len(self.batch.runs) - number * PANEL)
-            return self._panels[number].rows(begin % PANEL, begin % PANEL + end - begin)
+            if number not in self._sheets:
+                spare = self._spare.pop() if self._spare else self.batch.blank_sheet(min(self.bay, runs))
+                self._sheets[number] = spare
+                self._left[number] = min(self.bay, runs - number * self.bay)
+            return self._sheets[number].rows(begin % self.bay, begin % self.bay + end - begin)
+
+    def claim(self, begin: int, end: int) -> None:
+        """Nothing: bays are used again and again."""
 
     def close(self, begin: int, end: int) -> None:
-        """When a panel is complete, take its moments and use its room again."""
-        number = begin // PANEL
+        """When a bay is complete, take the moments of its panels and use its room again."""
+        number = begin // self.bay
         self.batch.check_finite(begin, self.open(begin, end))
         with self._lock:
             self._left[number] -= end - begin
             if self._left[number] > 0:
                 return
-            sheet = self._panels.pop(number)
+            sheet = self._sheets.pop(number)
             del self._left[number]
-        node = panel_node(sheet, min(PANEL, len(self.batch.runs) - number * PANEL))
+        nodes = panel_nodes(sheet, min(self.bay, len(self.batch.runs) - number * self.bay))
         with self._lock:
             self._spare.append(sheet)
-            self._join(node, number)
+            for place, node in enumerate(nodes, number * self.bay // PANEL):
+                self._join(node, place)
 
     def _join(self, node: Node, place: int) -> None:
         """Put a node into the tree, joined with its neighbour as often as that is there."""
@@ -92,21 +94,17 @@ class KeptMoments:
         """Means, variances and covariances: policy (× other) × checkpoint (× arm)."""
         import xarray
 
-        batch = self.batch
+        batch, data = self.batch, dict[str, tuple[tuple[str, ...], Array]]()
         # From right to left: what is left of the tree are its complete parts, the largest on the left.
         rest = [self._nodes[key] for key in sorted(self._nodes, key=lambda key: key[1] << key[0])]
-        *paired, others = functools.reduce(lambda right, left: joined(left, right), reversed(rest))
-        grid = ("policy", "checkpoint")
-        data: dict[str, Any] = {}
-        for name, moments in zip(PAIRED, paired, strict=True):
-            data[f"{name}_mean"] = grid, moments.mean
-            data[f"{name}_variance"] = grid, moments.variance
-            data[f"{name}_covariance"] = ("policy", "other", "checkpoint"), moments.covariance
-        sizes = [getattr(self._blank, name)[:, 0].shape for name in SINGLE]
-        ends = np.cumsum([math.prod(size) for size in sizes])[:-1]
-        for of, values in (("mean", others.mean[0]), ("variance", others.variance[0])):
-            for name, size, part in zip(SINGLE, sizes, np.split(values, ends), strict=True):
-                data[f"{name}_{of}"] = (*grid, "arm")[: len(size)], part.reshape(size)
+        whole = functools.reduce(lambda right, left: joined(left, right), reversed(rest))
+        for name, moments in zip(PAIRED + SINGLE, whole, strict=True):
+            grid = ("policy", "checkpoint", "arm") if name == "pulls" else ("policy", "checkpoint")
+            shape = getattr(batch.blank_sheet(1), name)[:, 0].shape
+            data[f"{name}_mean"] = grid, moments.mean.reshape(shape)
+            data[f"{name}_variance"] = grid, moments.variance.reshape(shape)
+            if name in PAIRED:
+                data[f"{name}_covariance"] = ("policy", "other", "checkpoint"), moments.covariance
         shared = coordinates(batch, {} if labels is None else labels)
         attributes = batch.attributes() | {"runs": len(batch.runs), "first_run": batch.runs.start}
         return xarray.Dataset(data, coords=shared, attrs=attributes)
@@ -117,43 +115,46 @@ def joined(left: Node, right: Node) -> Node:
     return tuple(a + b for a, b in zip(left, right, strict=True))
 
 
-def panel_node(sheet: Sheet, runs: int) -> Node:
-    """The moments of the first `runs` runs of a panel."""
-    paired = [getattr(sheet, name) for name in PAIRED]
-    node = []
-    for x in paired:
-        mean, comoment = np.zeros((len(x), x.shape[2])), np.zeros((len(x), len(x), x.shape[2]))
-        sum_moments(x, runs, mean, comoment)
-        node.append(Moments(runs, mean, comoment))
-    single = [array.reshape(*array.shape[:2], -1) for array in (getattr(sheet, name) for name in SINGLE)]
-    means = [np.zeros((len(x), x.shape[2])) for x in single]
-    squares = [np.zeros((len(x), 1, x.shape[2])) for x in single]
-    for x, mean, square in zip(single, means, squares, strict=True):
-        sum_moments(x, runs, mean, square)
-    mean, square = (np.concatenate([array.ravel() for array in arrays]) for arrays in (means, squares))
-    return *node, Moments(runs, mean[None], square[None, None])
+def panel_nodes(sheet: Sheet, runs: int) -> list[Node]:
+    """The moments of each panel among the first `runs` runs of a bay."""
+    sizes = [min(PANEL, runs - first) for first in range(0, runs, PANEL)]
+    found: list[list[Moments]] = [[] for _ in sizes]
+    for name in PAIRED + SINGLE:
+        values = getattr(sheet, name)
+        x = values.reshape(*values.shape[:2], -1)
+        p, q, m = len(x), len(x) if name in PAIRED else 1, x.shape[2]
+        mean, comoment = np.zeros((len(sizes), p, m)), np.zeros((len(sizes), p, q, m))
+        sum_moments(x, PANEL, runs, mean, comoment)
+        if name in SINGLE:
+            mean, comoment = mean.reshape(len(sizes), 1, -1), comoment.reshape(len(sizes), 1, 1, -1)
+        for panel, n in enumerate(sizes):
+            found[panel].append(Moments(n, mean[panel], comoment[panel]))
+    return [tuple(node) for node in found]
 
 
 @entry
-def sum_moments(x: Any, runs: Any, mean: Any, comoment: Any) -> None:
-    """Write the means (p, m) and co-moments of the first `runs` runs of `x` (p, n, m).
+def sum_moments(x: Any, panel: Any, runs: Any, mean: Any, comoment: Any) -> None:
+    """Write the means (s, p, m) and co-moments of each panel of the first `runs` runs of `x` (p, n, m).
 
-    Co-moments of all pairs (p, p, m), or of each with itself alone (p, 1, m).
+    Co-moments of all pairs (s, p, p, m), or of each with itself alone (s, p, 1, m).
     """
-    p, m = mean.shape
-    paired = comoment.shape[1] == p
-    for i in range(p):
-        for r in range(runs):
+    p, m = mean.shape[1:]
+    paired = comoment.shape[2] == p
+    for s in range(mean.shape[0]):
+        first, last = s * panel, min((s + 1) * panel, runs)
+        for i in range(p):
+            for r in range(first, last):
+                for c in range(m):
+                    mean[s, i, c] += x[i, r, c]
             for c in range(m):
-                mean[i, c] += x[i, r, c]
-        for c in range(m):
-            mean[i, c] /= runs
-    for i in range(p):
-        for j in range(i + 1 if paired else 1):
-            other = j if paired else i
-            for r in range(runs):
-                for c in range(m):
-                    comoment[i, j, c] += (x[i, r, c] - mean[i, c]) * (x[other, r, c] - mean[other, c])
-            if paired:
-                for c in range(m):
-                    comoment[j, i, c] = comoment[i, j, c]
+                mean[s, i, c] /= last - first
+        for i in range(p):
+            for j in range(i + 1 if paired else 1):
+                other = j if paired else i
+                for r in range(first, last):
+                    for c in range(m):
+                        apart = x[i, r, c] - mean[s, i, c]
+                        comoment[s, i, j, c] += apart * (x[other, r, c] - mean[s, other, c])
+                if paired:
+                    for c in range(m):
+                        comoment[s, j, i, c] = comoment[s, i, j, c]
