@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import queue
 import threading
 
 import numpy as np
@@ -69,9 +68,8 @@ class _Game:
 
     def play(self, threads: int, progress: Progress | None) -> None:
         """Play everything."""
-        batch, tasks = self.batch, queue.SimpleQueue[int]()
-        for place in range(len(batch.runs)):
-            tasks.put(place)
+        batch = self.batch
+        places, taking = iter(range(len(batch.runs))), threading.Lock()
         desks = [_Desk(self)]
         desks[0].compile(progress)
 
@@ -81,9 +79,9 @@ class _Game:
             except IndexError:
                 desk = _Desk(self)
             while not self.stop.is_set():
-                try:
-                    place = tasks.get_nowait()
-                except queue.Empty:
+                with taking:
+                    place = next(places, None)
+                if place is None:
                     return
                 desk.play_run(place)
 
