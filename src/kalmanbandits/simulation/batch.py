@@ -59,8 +59,11 @@ class Kept(Protocol):
     def pieces(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
         """Cut runs `begin` … `end` − 1 into those that can be opened together."""
 
+    def row(self, place: int) -> tuple[Sheet, int]:
+        """Where the measures of a run are to be written, until it is closed: a sheet, and the row in it."""
+
     def open(self, begin: int, end: int) -> Sheet:
-        """Where the measures of these runs are to be written; the same rows until they are closed."""
+        """The same for all of a piece: the rows of these runs."""
 
     def claim(self, begin: int, end: int) -> None:
         """Have the memory of these runs at hand, in time that would be idle: nothing is written there yet."""
@@ -100,7 +103,7 @@ class Batch:
         return {"seed": self.seed, "rounds": self.rounds}
 
     def check_finite(self, begin: int, sheet: Sheet) -> None:
-        """Refuse rows, of runs from place `begin` on, whose sums have overflowed."""
+        """Refuse the rows of some runs, from place `begin` on, if their sums have overflowed."""
         for measure, values in (("regret", sheet.regret), ("reward", sheet.reward)):
             last = values[..., -1]
             if not np.isfinite(last).all():
@@ -124,6 +127,10 @@ class KeptRuns:
         """All of them together."""
         yield begin, end
 
+    def row(self, place: int) -> tuple[Sheet, int]:
+        """The row of the one sheet."""
+        return self.sheet, place
+
     def open(self, begin: int, end: int) -> Sheet:
         """Their rows of the one sheet."""
         return self.sheet.rows(begin, end)
@@ -134,8 +141,7 @@ class KeptRuns:
             array[:, begin:end] = 0
 
     def close(self, begin: int, end: int) -> None:
-        """See that nothing has overflowed."""
-        self.batch.check_finite(begin, self.open(begin, end))
+        """Nothing is left to do."""
 
     def dataset(self, labels: Labels | None = None) -> xarray.Dataset:
         """Regret, reward, prediction error, missing rewards and pulls: policy × run × checkpoint (× arm)."""

@@ -109,14 +109,13 @@ class _Desk:
 
     def compile(self, progress: Progress | None) -> None:
         """Compile what this process has not compiled yet, by playing no round."""
-        key, sheet = stream_key(self.batch.seed), self.batch.blank_sheet(1)
+        key, target = stream_key(self.batch.seed), (self.batch.blank_sheet(1), 0)
         for p, name in enumerate(self.batch.names):
             kind = self.fresh[p].dtype, type(self.trajectory), getattr(self.batch.system, "dimension", 0)
             if kind not in _ready:
                 announce(progress, f"compiling {name}")
-                block = self.trajectory.block(key, 0, 0)
-                self.play_block(p, sheet, key, 0, *block)
-                write_measures(self.measures[p].history, self.measures[p].pulls_history, *_rows(sheet, p))
+                self.play_block(p, target, key, 0, *self.trajectory.block(key, 0, 0))
+                self.write(p, target)
                 _ready.add(kind)
         announce(progress, "playing")
 
@@ -127,7 +126,7 @@ class _Desk:
         for memory, fresh, measures in zip(self.memories, self.fresh, self.measures, strict=True):
             memory[:] = fresh
             measures.clear()
-        sheet = game.kept.open(place, place + 1)
+        target = game.kept.row(place)
         for first in range(0, batch.rounds, game.block_rounds):
             if game.stop.is_set():
                 return
@@ -138,13 +137,14 @@ class _Desk:
                 while played < n and not game.stop.is_set():
                     rows = slice(played, min(n, self.offer(first + played) - first))
                     played += self.play_block(
-                        p, sheet, key, first + played, means[rows], best[rows], noise[rows]
+                        p, target, key, first + played, means[rows], best[rows], noise[rows]
                     )
                 game.done += n
         if game.stop.is_set():
             return
-        for p, measures in enumerate(self.measures):
-            write_measures(measures.history, measures.pulls_history, *_rows(sheet, p))
+        for p in range(len(batch.specs)):
+            if not self.write(p, target):
+                batch.check_finite(place, target[0].rows(target[1], target[1] + 1))
         game.kept.close(place, place + 1)
 
     def offer(self, round: int) -> int:
@@ -154,11 +154,23 @@ class _Desk:
         np.logical_not(off[spans[place - 1]], out=self.available)
         return int(spans[place])
 
+    def write(self, p: int, target: tuple[Sheet, int]) -> bool:
+        """Write the measures of a run of policy `p` where they belong; whether they are finite."""
+        (sheet, row), measures = target, self.measures[p]
+        return bool(write_measures(measures.history, measures.pulls_history, p, row, *sheet[:5]))
+
     def play_block(
-        self, p: int, sheet: Sheet, key: np.uint64, first: int, means: Array, best: Array, noise: Array
+        self,
+        p: int,
+        target: tuple[Sheet, int],
+        key: np.uint64,
+        first: int,
+        means: Array,
+        best: Array,
+        noise: Array,
     ) -> int:
         """Let policy `p` play some rounds; how many it played before it asked for attention."""
-        measures = self.measures[p]
+        (sheet, row), measures = target, self.measures[p]
         played: int = play_block(
             self.memories[p],
             self.scores,
@@ -173,14 +185,9 @@ class _Desk:
             measures.pulls,
             measures.history,
             measures.pulls_history,
-            sheet.choice[p, 0],
-            sheet.received[p, 0],
+            sheet.choice[p, row],
+            sheet.received[p, row],
         )
         if played < 0:
             self.batch.specs[p].attend(self.memories[p])
         return abs(played)
-
-
-def _rows(sheet: Sheet, p: int) -> list[Array]:
-    """The rows of the only run of a sheet, for one policy, as `write_measures` takes them."""
-    return [array[p, 0] for array in sheet[:5]]

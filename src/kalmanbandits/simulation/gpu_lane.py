@@ -160,7 +160,7 @@ class Lane:
                     j = min(i + most, high)
                     runs = segment.begin + i - first, segment.begin + j - first
                     some = part[i - begin : j - begin]
-                    written.append(self.writers.submit(_write, segment.kept, place, runs, some))
+                    written.append(self.writers.submit(_write, segment, place, runs, some))
             wait_for(written)
         _pinned.append(buffer)
 
@@ -190,12 +190,14 @@ def _pinned_buffer(words: int) -> Array:
     return found
 
 
-def _write(kept: Kept, place: int, runs: tuple[int, int], words: Array) -> None:
+def _write(segment: Segment, place: int, runs: tuple[int, int], words: Array) -> None:
     """Write rows as `gpu_kernel.make_finish` lays them out into the sheet of their runs."""
-    for begin, end in kept.pieces(*runs):
-        sheet, part = kept.open(begin, end), words[begin - runs[0] : end - runs[0]]
+    for begin, end in segment.kept.pieces(*runs):
+        sheet, part = segment.kept.open(begin, end), words[begin - runs[0] : end - runs[0]]
         points = sheet.regret.shape[2]
         sheet.regret[place] = part[:, :points]
         sheet.reward[place] = part[:, points : 2 * points]
         sheet.prediction_error[place] = part[:, 2 * points : 3 * points]
         sheet.pulls[place] = part.view(np.int64)[:, 3 * points :].reshape(end - begin, points, -1)
+        if not np.isfinite(part[:, points - 1 : 2 * points : points]).all():  # the last of regret and reward
+            segment.batch.check_finite(begin, sheet)

@@ -53,15 +53,20 @@ class KeptMoments:
             yield begin, stop
             begin = stop
 
-    def open(self, begin: int, end: int) -> Sheet:
-        """Rows of the bay that these runs belong to."""
-        number, runs = begin // self.bay, len(self.batch.runs)
+    def row(self, place: int) -> tuple[Sheet, int]:
+        """The sheet of the bay that a run belongs to."""
+        number, runs = place // self.bay, len(self.batch.runs)
         with self._lock:
             if number not in self._sheets:
                 spare = self._spare.pop() if self._spare else self.batch.blank_sheet(min(self.bay, runs))
                 self._sheets[number] = spare
                 self._left[number] = min(self.bay, runs - number * self.bay)
-            return self._sheets[number].rows(begin % self.bay, begin % self.bay + end - begin)
+            return self._sheets[number], place % self.bay
+
+    def open(self, begin: int, end: int) -> Sheet:
+        """Rows of the bay that these runs belong to."""
+        sheet, row = self.row(begin)
+        return sheet.rows(row, row + end - begin)
 
     def claim(self, begin: int, end: int) -> None:
         """Nothing: bays are used again and again."""
@@ -69,7 +74,6 @@ class KeptMoments:
     def close(self, begin: int, end: int) -> None:
         """When a bay is complete, take the moments of its panels and use its room again."""
         number = begin // self.bay
-        self.batch.check_finite(begin, self.open(begin, end))
         with self._lock:
             self._left[number] -= end - begin
             if self._left[number] > 0:
