@@ -142,7 +142,8 @@ def write_measures(
 ) -> Any:
     """Write what was noted at the checkpoints of a run into row `row` of policy `p`.
 
-    The prediction error is NaN where nothing was predicted. Returns whether regret and reward are finite to the end.
+    The prediction error is NaN where nothing was predicted. Returns whether regret and reward are finite to
+    the end.
     """
     regret, reward, error = regrets[p, row], rewards[p, row], errors[p, row]
     last = regret.shape[0] - 1
