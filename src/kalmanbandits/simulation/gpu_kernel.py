@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.core import types
 
+from kalmanbandits.policies.spec import Memory
 from kalmanbandits.policies.verbs import KERNELS, learn, peek, select
 from kalmanbandits.simulation.environment import advance, look, start
 from kalmanbandits.simulation.gpu_cache import GpuKernelCache
@@ -26,28 +27,28 @@ from kalmanbandits.simulation.gpu_compiler import SIMULATED, compiling, cuda
 from kalmanbandits.streams import MEASUREMENT, PROCESS, normal_from_word, philox
 
 
-def word_type(precision: str) -> Any:
+def word_type(precision: str) -> np.dtype[np.unsignedinteger[Any]]:
     """Memories travel as words as wide as their numbers."""
     return np.dtype(np.uint64 if precision == "float64" else np.uint32)
 
 
-def gpu_dtype(dtype: Any, precision: str) -> Any:
+def gpu_dtype(dtype: np.dtype[np.void], precision: str) -> np.dtype[np.void]:
     """The type of a record on the GPU: in single precision its 8-byte numbers take 4."""
     if precision == "float64":
         return dtype
     fields = []
-    for name in dtype.names:
+    for name in dtype.names or ():
         base, shape = dtype[name].subdtype or (dtype[name], ())
         fields.append((name, np.dtype(f"{base.kind}4") if base.itemsize == 8 else base, shape))
     return np.dtype(fields, align=True)
 
 
-def gpu_record(record: Any, precision: str) -> Any:
+def gpu_record(record: Memory, precision: str) -> Memory:
     """A record (an array of one) as the GPU has it."""
     if precision == "float64":
         return record
-    result = np.zeros(1, gpu_dtype(record.dtype, precision))
-    for name in record.dtype.names:
+    result: Memory = np.zeros(1, gpu_dtype(record.dtype, precision))
+    for name in record.dtype.names or ():
         result[name] = record[name]
     return result
 
@@ -242,8 +243,8 @@ class Kind(NamedTuple):
     """All that a compilation depends on."""
 
     kernel: str
-    memory: Any
-    env: Any
+    memory: np.dtype[np.void]
+    env: np.dtype[np.void]
     dimension: int
     arms: int
     precision: str

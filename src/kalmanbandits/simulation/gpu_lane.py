@@ -29,6 +29,10 @@ STAGING = 1 << 22  # words of 8 bytes of a pinned buffer
 ALIGNMENT = 256  # bytes
 CLAIM = 4096  # runs
 
+Owners = np.ndarray[tuple[int], np.dtype[np.int32]]
+Keys = np.ndarray[tuple[int], np.dtype[np.uint64]]
+DeviceArray = Any  # numba-cuda has no types
+
 # Pinning memory takes longer than copying it: buffers are used again by later simulations of the process.
 _pinned: list[Array] = []
 _pinned_lock = threading.Lock()
@@ -98,7 +102,7 @@ class Lane:
         ]
         wait_for(closed)
 
-    def _play_group(self, number: int, rows: Sequence[Rows], owners: Any, keys: Any) -> None:
+    def _play_group(self, number: int, rows: Sequence[Rows], owners: Owners, keys: Keys) -> None:
         """Play the threads of one group to the end and write their measures where they belong."""
         group, threads = self.groups[number], len(keys)
         memory = self.carve(group, threads)
@@ -114,7 +118,7 @@ class Lane:
         if group.trace:
             self._bring_traces(rows, memory["choices"], memory["rewards"])
 
-    def play_rounds(self, number: int, memory: dict[str, Any], threads: int) -> None:
+    def play_rounds(self, number: int, memory: dict[str, DeviceArray], threads: int) -> None:
         """Launch after launch, until the last round is played."""
         group = self.groups[number]
         work = self.envs[number], self.fresh[number], memory["owners"], memory["keys"]
@@ -132,7 +136,7 @@ class Lane:
             length = 4 * int(min(SLICE / seconds, 16.0) * (last - first) / 4) or 4
             first = last
 
-    def carve(self, group: Group, threads: int) -> dict[str, Any]:
+    def carve(self, group: Group, threads: int) -> dict[str, DeviceArray]:
         """The arrays of a group, in the room that the lane has."""
         found, begin = {}, 0
         for name, (shape, kind) in group.arrays(threads).items():
@@ -142,7 +146,7 @@ class Lane:
             begin += -(-size // ALIGNMENT) * ALIGNMENT
         return found
 
-    def _bring_home(self, rows: Sequence[Rows], measured: Any) -> None:
+    def _bring_home(self, rows: Sequence[Rows], measured: DeviceArray) -> None:
         """Copy the measures of all threads through a pinned buffer into the rows of their runs."""
         threads, words = measured.shape
         buffer = _pinned_buffer(words)
@@ -164,7 +168,7 @@ class Lane:
             wait_for(written)
         _pinned.append(buffer)
 
-    def _bring_traces(self, rows: Sequence[Rows], choices: Any, rewards: Any) -> None:
+    def _bring_traces(self, rows: Sequence[Rows], choices: DeviceArray, rewards: DeviceArray) -> None:
         chosen = choices.copy_to_host(stream=self.stream)
         received = rewards.copy_to_host(stream=self.stream)
         self.stream.synchronize()

@@ -166,20 +166,6 @@ def simulate_together(
     list of xarray.Dataset
         What `simulate(..., backend="gpu")` would return for each.
     """
-    labels: Labels = {}
-    kept = play_together(worlds, rounds, seed, checkpoints, progress, keep)
-    return [one.dataset(labels) for one in kept]
-
-
-def play_together(
-    worlds: Sequence[World],
-    rounds: int,
-    seed: int,
-    checkpoints: int | Sequence[int],
-    progress: Progress | None = None,
-    keep: str = "runs",
-) -> list[Kept]:
-    """`simulate_together` without the labels: what was kept of each simulation, as bare arrays."""
     from kalmanbandits.simulation.gpu import play_on_gpu
 
     points, pairs = check_checkpoints(checkpoints, rounds), []
@@ -188,7 +174,8 @@ def play_together(
         batch = _batch(system, policies, rounds, runs, seed, points, False)
         pairs.append((batch, keep_as(keep, batch)))
     play_on_gpu(pairs, "float64", progress)
-    return [kept for _, kept in pairs]
+    labels: Labels = {}
+    return [kept.dataset(labels) for _, kept in pairs]
 
 
 def keep_as(keep: str, batch: Batch) -> Kept:
