@@ -64,3 +64,6 @@ CASES: dict[str, Any] = {  # together every policy
 }
 MANY: dict[str, Any] = {"rounds": 8, "runs": 300, "seed": 5, "checkpoints": [5, 8]}  # three panels of moments
 PLAIN = {"UCB": kb.UCB(arms=2), "Random": kb.Random(arms=2), "UCB 2": kb.UCB(arms=2, scale=2.0)}
+GROWING = kb.LinearGaussianSystem(
+    [[10.0]], [[1.0], [-1.0]], [[1.0]], 1.0, [1.0], [[1.0]]
+)  # tenfold per round

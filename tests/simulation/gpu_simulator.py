@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gpu_cases import CASES, MANY, OPTIONS, PLAIN, ROTATION, STUDY
+from gpu_cases import CASES, GROWING, MANY, OPTIONS, PLAIN, ROTATION, STUDY
 from numba.cuda.simulator.kernel import FakeCUDAKernel
 
 import kalmanbandits as kb
+from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.simulation import gpu, gpu_kernel, gpu_lane, moments
 from kalmanbandits.studies import run_study
 from kalmanbandits.studies.spec import parse_study
@@ -50,6 +51,28 @@ def let_lanes_take_turns() -> None:
     FakeCUDAKernel.__getitem__ = lambda self, sizes: configure(copy.copy(self), sizes)
 
 
+class Listener:
+    """A progress that wants to know of compilation too."""
+
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    def __call__(self, done: int, total: int) -> None:
+        self.heard.append((done, total))
+
+    def stage(self, text: str) -> None:
+        self.heard.append(text)
+
+
+def refusal() -> str:
+    """What is said where numbers overflow on the way."""
+    try:
+        kb.simulate(GROWING, {"U": kb.UCB(arms=2)}, rounds=320, runs=2, first_run=6, backend="gpu")
+    except InvalidArgument as error:
+        return str(error)
+    return ""
+
+
 def values(data: Any) -> dict[str, Any]:
     return {measure: data[measure].values for measure in data}
 
@@ -66,8 +89,11 @@ def main(target: Path) -> None:
     gpu_lane.FIRST = 16  # several launches, so that memories and states are laid aside and taken up again
     gpu_lane.SLICE = 0.0
     moments.PANEL = gpu.PANEL = 128
-    results = {}
+    results: dict[str, Any] = {}
     with np.errstate(all="ignore"):  # kernels divide by zero on purpose
+        listener = Listener()
+        kb.simulate(ROTATION, PLAIN, rounds=5, runs=2, backend="gpu", progress=listener)
+        results["heard"], results["refusal"] = listener.heard, refusal()
         for name, (system, policies) in CASES.items():
             results[name] = values(kb.simulate(system, policies, **OPTIONS, backend="gpu"))
         run_study(parse_study(STUDY), target.with_name("study"), backend="gpu")

@@ -60,6 +60,15 @@ def test_results_do_not_depend_on_the_number_of_gpus(
         np.testing.assert_allclose(one[measure], ours[measure].values, rtol=1e-9, atol=1e-9, err_msg=measure)
 
 
+def test_progress_hears_of_compilation_and_reaches_the_end(simulated: Any) -> None:
+    assert simulated["heard"][:3] == ["compiling UCB", "compiling Random", "playing"]
+    assert simulated["heard"][-1] == (30, 30)
+
+
+def test_numbers_that_overflow_are_refused_by_name(simulated: Any) -> None:
+    assert "for policies['U'] in run 6" in simulated["refusal"]
+
+
 def test_studies_run_on_the_gpu(simulated: Any, tmp_path: Path) -> None:
     study = parse_study(STUDY)
     ours, theirs = run_study(study, tmp_path / "cpu"), Results.open(simulated["study"])

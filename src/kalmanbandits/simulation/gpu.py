@@ -15,6 +15,7 @@ import functools
 import importlib.util
 import queue
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -32,7 +33,7 @@ from kalmanbandits.simulation.progress import Progress, announce
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
 LANES = 5  # of each GPU
-WRITERS = 12  # threads that write results to the memory of the host, at most
+WRITERS = 12  # threads per GPU that write results to the memory of the host, where it has so many cores
 MOST = 1 << 16  # runs of a share: together the lanes fill a GPU, and the last of them is soon home
 ROOM = 0.8  # the share of a GPU's free memory that may be taken
 WARP = 32  # threads that go in step: a launch of fewer makes no sense
@@ -125,7 +126,9 @@ def play_on_gpu(
         if progress is not None:
             progress(sum(lane.done for lane in lanes), total)
 
-    with ThreadPoolExecutor(min(WRITERS, available_cores())) as writers:
+    many = min(WRITERS * len(gpus), available_cores())
+    with warnings.catch_warnings(), ThreadPoolExecutor(many) as writers:
+        warnings.filterwarnings("ignore", message="Grid size")  # of one lane: it is not alone on the GPU
         run_threads(work, min(places.qsize(), shares.qsize()), stop, watch)
     watch()
 
