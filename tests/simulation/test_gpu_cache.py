@@ -20,26 +20,25 @@ WITH_COMPILER = importlib.util.find_spec("numba_cuda") is not None
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
     path = tmp_path / "folder" / "kernel"
-    write_checked(path, b"machine code")
-    assert read_checked(path) == b"machine code"
-    write_checked(path, b"")
-    assert read_checked(path) == b""
+    write_checked(path, b"UCB", b"machine code")
+    assert read_checked(path, b"UCB") == b"machine code"
+    assert read_checked(path, b"KL") is None  # a file that was renamed
     assert [file.name for file in path.parent.iterdir()] == ["kernel"]
-    assert read_checked(tmp_path / "none") is None
+    assert read_checked(tmp_path / "none", b"UCB") is None
 
 
 def test_a_changed_bit_or_a_missing_byte_is_noticed(tmp_path: Path) -> None:
     path, rng = tmp_path / "kernel", np.random.default_rng(0)
-    write_checked(path, rng.bytes(200))
+    write_checked(path, b"UCB", rng.bytes(200))
     whole = path.read_bytes()
     for bit in range(0, 8 * len(whole), 7):
         damaged = bytearray(whole)
         damaged[bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)
-        assert read_checked(path) is None
+        assert read_checked(path, b"UCB") is None
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
-        assert read_checked(path) is None
+        assert read_checked(path, b"UCB") is None
 
 
 @pytest.fixture
@@ -55,10 +54,12 @@ def test_kernels_gpus_versions_and_sources_have_files_of_their_own(
 ) -> None:
     from kalmanbandits.compilation import FOREIGN
 
-    def path() -> Path:
-        return GpuKernelCache("UCB", ("kind", 1)).path()
+    def path(name: str = "UCB", kind: int = 1) -> Path:
+        found, _ = GpuKernelCache(name, ("kind", kind)).place()
+        assert found is not None
+        return found
 
-    paths = [path(), GpuKernelCache("UCB", ("kind", 2)).path(), GpuKernelCache("KL", ("kind", 1)).path()]
+    paths = [path(), path(kind=2), path("KL")]
     for name, other in (("capability", (8, 0)), ("gpu_versions", ("2",)), ("gpu_sources", "edited")):
         with monkeypatch.context() as patch:
             patch.setattr(gpu_cache, name, lambda other=other: other)
@@ -72,10 +73,19 @@ def test_kernels_gpus_versions_and_sources_have_files_of_their_own(
 def test_a_file_of_something_else_is_compiled_anew(folder: Path) -> None:
     cache = GpuKernelCache("UCB", "kind")
     assert cache.load_overload(None, None) is None
-    write_checked(cache.path(), b"no pickle, but with the right digest")
+    path, key = cache.place()
+    assert path is not None
+    for payload in (b"no pickle, but with the right checksum", pickle.dumps({"unknown": 1})):
+        write_checked(path, key, payload)
+        assert cache.load_overload(None, None) is None
+
+
+def test_without_a_folder_nothing_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_cache, "cache_folder", lambda: None)
+    cache = GpuKernelCache("UCB", "kind")
     assert cache.load_overload(None, None) is None
-    write_checked(cache.path(), pickle.dumps({"unknown": 1}))
-    assert cache.load_overload(None, None) is None
+    cache.save_overload(None, None)
+    assert list(folder.iterdir()) == []
 
 
 @pytest.mark.skipif(not WITH_COMPILER, reason="numba-cuda is not installed; benchmarks/gpu.py looks as well")

@@ -1,7 +1,7 @@
 """Machine code of GPU kernels on disk: a file for each kernel, GPU and state of the sources.
 
-A file begins with the SHA-256 digest of what follows. One that is cut short, damaged or unreadable is not
-used: the kernel is compiled again and the file replaced.
+A file begins with a checksum over its key and its content. One that is cut short, damaged or unreadable is
+not used: the kernel is compiled again and the file replaced.
 """
 
 from __future__ import annotations
@@ -9,17 +9,16 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib
-import os
 import pickle
-import tempfile
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from kalmanbandits.compilation import FOREIGN, cache_folder
+from kalmanbandits.durability import write_atomically
 
-DIGEST = hashlib.sha256().digest_size
+CHECKSUM = hashlib.sha256().digest_size
 
 
 class GpuKernelCache:
@@ -38,21 +37,20 @@ class GpuKernelCache:
     def __init__(self, name: str, key: object) -> None:
         self.name, self.key = name, key
 
-    def path(self) -> Path:
-        """The file of this kernel on the current GPU."""
-        whole = (repr(self.key), FOREIGN.get(self.name), gpu_sources(), gpu_versions(), capability())
-        return cache_folder() / f"gpu-{self.name}-{hashlib.sha256(repr(whole).encode()).hexdigest()[:32]}.bin"
-
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         """The kernel, or nothing where it has to be compiled."""
         try:
-            payload = read_checked(self.path())
-            return None if payload is None else _kernel_class()._rebuild(**pickle.loads(payload))
+            path, key = self.place()
+            payload = read_checked(path, key) if path else None
+            return _kernel_class()._rebuild(**pickle.loads(payload)) if payload else None
         except Exception:  # whatever is wrong with the file, the kernel can be compiled
             return None
 
     def save_overload(self, signature: Any, kernel: Any) -> None:
         """Keep a kernel with its machine code. A read-only or full disk costs a compilation, nothing else."""
+        path, key = self.place()
+        if path is None:
+            return
         library, serialize = kernel.library, importlib.import_module("numba.cuda.serialize")
         library.get_cubin()  # numba-cuda makes it when a kernel is first launched: now it goes to disk
         source, library._llvm_strs = (
@@ -60,32 +58,37 @@ class GpuKernelCache:
             [],
         )  # nine tenths of it, and needed for other GPUs only
         with contextlib.suppress(OSError):
-            write_checked(self.path(), serialize.dumps(kernel._reduce_states()))
+            write_checked(path, key, serialize.dumps(kernel._reduce_states()))
         library._llvm_strs = source
 
+    def place(self) -> tuple[Path | None, bytes]:
+        """The file of this kernel on the current GPU, if there is a folder for it, and its key."""
+        whole = (repr(self.key), FOREIGN.get(self.name), gpu_sources(), gpu_versions(), capability())
+        key, folder = repr(whole).encode(), cache_folder()
+        if folder is None:
+            return None, key
+        return folder / f"gpu-{self.name}-{hashlib.sha256(key).hexdigest()[:32]}.bin", key
 
-def read_checked(path: Path) -> bytes | None:
+
+def checksum(key: bytes, payload: bytes) -> bytes:
+    """What a file begins with: it binds the code to the kernel, the GPU and the sources."""
+    return hashlib.sha256(key + b"\0" + payload).digest()
+
+
+def read_checked(path: Path, key: bytes) -> bytes | None:
     """What `write_checked` wrote, or nothing if the file is missing or not as it was written."""
     try:
         content = path.read_bytes()
     except OSError:
         return None
-    payload = content[DIGEST:]
-    return payload if hashlib.sha256(payload).digest() == content[:DIGEST] else None
+    payload = content[CHECKSUM:]
+    return payload if content[:CHECKSUM] == checksum(key, payload) else None
 
 
-def write_checked(path: Path, payload: bytes) -> None:
-    """Put a payload and its digest at `path`, all at once, for whoever else reads there."""
+def write_checked(path: Path, key: bytes, payload: bytes) -> None:
+    """Put a payload and its checksum at `path`, all at once, for whoever else reads there."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(hashlib.sha256(payload).digest() + payload)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+    write_atomically(path, checksum(key, payload) + payload)
 
 
 @cache
