@@ -128,7 +128,7 @@ def play_on_gpu(
 
     many = min(WRITERS * len(gpus), available_cores())
     with warnings.catch_warnings(), ThreadPoolExecutor(many) as writers:
-        warnings.filterwarnings("ignore", message="Grid size")  # of one lane: it is not alone on the GPU
+        warnings.filterwarnings("ignore", message=".*Grid size")  # of one lane: it is not alone on the GPU
         run_threads(work, min(places.qsize(), shares.qsize()), stop, watch)
     watch()
 
