@@ -26,9 +26,9 @@ MEASURES = ("regret", "reward", "prediction_error", "missing", "pulls")
 
 @pytest.fixture(autouse=True)
 def small_panels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten panels, the last of five runs, in bays of two: every level of the tree has something to join."""
+    """Ten panels, the last of five runs, in blocks of one: every level of the tree has something to join."""
     monkeypatch.setattr(moments, "PANEL", 8)
-    monkeypatch.setattr(moments, "BAY", 1)
+    monkeypatch.setattr(moments, "BLOCK", 1)
     monkeypatch.setattr(moments, "OPEN", 1)
 
 
@@ -60,7 +60,7 @@ def test_moments_are_those_of_the_runs(system: Any, policies: Any) -> None:
 def test_no_bit_depends_on_threads_or_on_the_order_of_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = simulate(SYSTEM, POLICIES, **OPTIONS, keep="moments", threads=1)
     assert usual.identical(simulate(SYSTEM, POLICIES, **OPTIONS, keep="moments", threads=3))
-    monkeypatch.setattr(moments, "BAY", 1 << 20)  # all panels in one bay
+    monkeypatch.setattr(moments, "BLOCK", 1 << 20)  # all panels in one block
     assert usual.identical(simulate(SYSTEM, POLICIES, **OPTIONS, keep="moments", threads=2))
 
 

@@ -65,7 +65,7 @@ class Kept(Protocol):
     def open(self, begin: int, end: int) -> Sheet:
         """The same for all of a piece: the rows of these runs."""
 
-    def claim(self, begin: int, end: int) -> None:
+    def prefault(self, begin: int, end: int) -> None:
         """Have the memory of these runs at hand, in time that would be idle: nothing is written there yet."""
 
     def close(self, begin: int, end: int) -> None:
@@ -135,7 +135,7 @@ class KeptRuns:
         """Their rows of the one sheet."""
         return self.sheet.rows(begin, end)
 
-    def claim(self, begin: int, end: int) -> None:
+    def prefault(self, begin: int, end: int) -> None:
         """Write zeros: memory is handed out when it is first written to, more slowly than it is copied."""
         for array in (self.sheet.regret, self.sheet.reward, self.sheet.prediction_error, self.sheet.pulls):
             array[:, begin:end] = 0

@@ -70,20 +70,20 @@ class _Game:
         """Play everything."""
         batch = self.batch
         places, taking = iter(range(len(batch.runs))), threading.Lock()
-        desks = [_Desk(self)]
-        desks[0].compile(progress)
+        spare = [_Worker(self)]
+        spare[0].compile(progress)
 
         def work() -> None:
             try:
-                desk = desks.pop()
+                worker = spare.pop()
             except IndexError:
-                desk = _Desk(self)
+                worker = _Worker(self)
             while not self.stop.is_set():
                 with taking:
                     place = next(places, None)
                 if place is None:
                     return
-                desk.play_run(place)
+                worker.play_run(place)
 
         def watch() -> None:
             if progress is not None:
@@ -94,7 +94,7 @@ class _Game:
             progress(batch.total, batch.total)
 
 
-class _Desk:
+class _Worker:
     """What one thread works on: never one per run, since a memory may take many megabytes."""
 
     def __init__(self, game: _Game) -> None:

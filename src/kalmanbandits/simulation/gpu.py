@@ -4,7 +4,7 @@ Randomness is addressed, so that a thread draws the trajectory of its run itself
 of a run meet the same rounds without sharing anything, and many systems fill a GPU as well as many runs.
 
 The runs are cut into shares. Each GPU has a few lanes, threads of the host with a stream of their own, which
-take one share after the other: while one lane brings the measures of its share home, the launches of the
+take one share after the other: while one lane copies the measures of its share to the host, the launches of
 others keep the GPU busy. Runs are independent and results go to the places of their runs, so that nothing
 depends on the number of lanes or GPUs. Figures: docs/gpu.md.
 """
@@ -34,7 +34,7 @@ from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
 LANES = 5  # of each GPU
 WRITERS = 12  # threads per GPU that write results to the memory of the host, where it has so many cores
-MOST = 1 << 16  # runs of a share: together the lanes fill a GPU, and the last of them is soon home
+MOST = 1 << 16  # runs of a share: together the lanes fill a GPU, and the last one is copied soon
 ROOM = 0.8  # the share of a GPU's free memory that may be taken
 WARP = 32  # threads that go in step: a launch of fewer makes no sense
 

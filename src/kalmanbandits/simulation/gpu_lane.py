@@ -1,8 +1,9 @@
-"""A lane: one thread of the host that plays shares of the runs on a GPU and brings their measures home.
+"""A lane: a thread of the host that plays shares of the runs on a GPU and fetches their measures.
 
 A launch plays a slice of the rounds, a twentieth of a second long, and memories are laid aside in between:
 the lanes of a GPU take turns, progress is known, and Ctrl-C works. After the last round one launch adds up
-what the checkpoints hold, in the layout of the dataset; the rows come home through a pinned buffer.
+what the checkpoints hold, in the layout of the dataset; the rows are copied to the host through a pinned
+buffer.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ SLICE = 0.05  # seconds of a launch, others between them included
 FIRST = 1024  # rounds of the first launch, when nothing is known of its speed; a multiple of 4
 STAGING = 1 << 22  # words of 8 bytes of a pinned buffer
 ALIGNMENT = 256  # bytes
-CLAIM = 4096  # runs
+PREFAULT = 4096  # runs
 
 Owners = np.ndarray[tuple[int], np.dtype[np.int32]]
 Keys = np.ndarray[tuple[int], np.dtype[np.uint64]]
@@ -65,7 +66,7 @@ class Lane:
     def __init__(self, groups: Sequence[Group], most: int, writers: Executor, stop: threading.Event) -> None:
         self.groups, self.writers, self.stop = groups, writers, stop
         self.done = 0  # rounds
-        self.claims: list[Future[None]] = []
+        self.prefaults: list[Future[None]] = []
         self.stream = cuda.stream()
         size = max(group.bytes_per_run * most + 16 * ALIGNMENT for group in groups)
         self.room = cuda.device_array(size, np.uint8)
@@ -76,10 +77,10 @@ class Lane:
     def play(self, share: Sequence[Segment]) -> None:
         """Play these runs with every policy and hand in their measures."""
         if self.done == 0:  # the writers have nothing to write yet
-            self.claims = [
-                self.writers.submit(segment.kept.claim, begin, min(begin + CLAIM, segment.end))
+            self.prefaults = [
+                self.writers.submit(segment.kept.prefault, begin, min(begin + PREFAULT, segment.end))
                 for segment in share
-                for begin in range(segment.begin, segment.end, CLAIM)
+                for begin in range(segment.begin, segment.end, PREFAULT)
             ]
         for number, group in enumerate(self.groups):
             rows, owners, keys, threads = [], [], [], 0
@@ -113,10 +114,10 @@ class Lane:
             return
         finish = compiled_finish(str(group.real))[-(-threads // 128), 128, self.stream]
         finish(memory["sums"], memory["counts"], memory["rows"], memory["rows"].view(np.int64))
-        wait_for(self.claims)
-        self._bring_home(rows, memory["rows"])
+        wait_for(self.prefaults)
+        self._copy_rows(rows, memory["rows"])
         if group.trace:
-            self._bring_traces(rows, memory["choices"], memory["rewards"])
+            self._copy_traces(rows, memory["choices"], memory["rewards"])
 
     def play_rounds(self, number: int, memory: dict[str, DeviceArray], threads: int) -> None:
         """Launch after launch, until the last round is played."""
@@ -146,7 +147,7 @@ class Lane:
             begin += -(-size // ALIGNMENT) * ALIGNMENT
         return found
 
-    def _bring_home(self, rows: Sequence[Rows], measured: DeviceArray) -> None:
+    def _copy_rows(self, rows: Sequence[Rows], measured: DeviceArray) -> None:
         """Copy the measures of all threads through a pinned buffer into the rows of their runs."""
         threads, words = measured.shape
         buffer = _pinned_buffer(words)
@@ -168,7 +169,7 @@ class Lane:
             wait_for(written)
         _pinned.append(buffer)
 
-    def _bring_traces(self, rows: Sequence[Rows], choices: DeviceArray, rewards: DeviceArray) -> None:
+    def _copy_traces(self, rows: Sequence[Rows], choices: DeviceArray, rewards: DeviceArray) -> None:
         chosen = choices.copy_to_host(stream=self.stream)
         received = rewards.copy_to_host(stream=self.stream)
         self.stream.synchronize()

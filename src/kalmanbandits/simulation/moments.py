@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import xarray
 
 PANEL = 1024  # runs
-BAY = 1 << 26  # bytes of the panels that are summed in one go
+BLOCK = 1 << 26  # bytes of the panels that are summed in one go
 OPEN = 1 << 29  # bytes of the runs that may be open at once
 PAIRED = ("regret", "reward")  # kept with their covariances between policies
 SINGLE = ("prediction_error", "missing", "pulls")  # kept with their variances
@@ -38,52 +38,52 @@ class KeptMoments:
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
         panel = PANEL * sum(array.nbytes for array in batch.blank_sheet(1))
-        self.bay = PANEL * max(1, BAY // panel)  # runs
-        self.most = self.bay * max(1, OPEN // (panel * self.bay // PANEL))
-        self._sheets: dict[int, Sheet] = {}  # of the bays that are open
+        self.block = PANEL * max(1, BLOCK // panel)  # runs
+        self.most = self.block * max(1, OPEN // (panel * self.block // PANEL))
+        self._sheets: dict[int, Sheet] = {}  # of the blocks that are open
         self._left: dict[int, int] = {}  # their runs that are not closed yet
         self._spare: list[Sheet] = []
         self._nodes: dict[tuple[int, int], Node] = {}  # by level and place in the tree
         self._lock = threading.Lock()
 
     def pieces(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
-        """Bay by bay."""
+        """Block by block."""
         while begin < end:
-            stop = min(end, (begin // self.bay + 1) * self.bay)
+            stop = min(end, (begin // self.block + 1) * self.block)
             yield begin, stop
             begin = stop
 
     def row(self, place: int) -> tuple[Sheet, int]:
-        """The sheet of the bay that a run belongs to."""
-        number, runs = place // self.bay, len(self.batch.runs)
+        """The sheet of the block that a run belongs to."""
+        number, runs = place // self.block, len(self.batch.runs)
         with self._lock:
             if number not in self._sheets:
-                spare = self._spare.pop() if self._spare else self.batch.blank_sheet(min(self.bay, runs))
+                spare = self._spare.pop() if self._spare else self.batch.blank_sheet(min(self.block, runs))
                 self._sheets[number] = spare
-                self._left[number] = min(self.bay, runs - number * self.bay)
-            return self._sheets[number], place % self.bay
+                self._left[number] = min(self.block, runs - number * self.block)
+            return self._sheets[number], place % self.block
 
     def open(self, begin: int, end: int) -> Sheet:
-        """Rows of the bay that these runs belong to."""
+        """Rows of the block that these runs belong to."""
         sheet, row = self.row(begin)
         return sheet.rows(row, row + end - begin)
 
-    def claim(self, begin: int, end: int) -> None:
-        """Nothing: bays are used again and again."""
+    def prefault(self, begin: int, end: int) -> None:
+        """Nothing: their sheets are used again and again."""
 
     def close(self, begin: int, end: int) -> None:
-        """When a bay is complete, take the moments of its panels and use its room again."""
-        number = begin // self.bay
+        """When a block is complete, take the moments of its panels and use its room again."""
+        number = begin // self.block
         with self._lock:
             self._left[number] -= end - begin
             if self._left[number] > 0:
                 return
             sheet = self._sheets.pop(number)
             del self._left[number]
-        nodes = panel_nodes(sheet, min(self.bay, len(self.batch.runs) - number * self.bay))
+        nodes = panel_nodes(sheet, min(self.block, len(self.batch.runs) - number * self.block))
         with self._lock:
             self._spare.append(sheet)
-            for place, node in enumerate(nodes, number * self.bay // PANEL):
+            for place, node in enumerate(nodes, number * self.block // PANEL):
                 self._join(node, place)
 
     def _join(self, node: Node, place: int) -> None:
@@ -120,7 +120,7 @@ def joined(left: Node, right: Node) -> Node:
 
 
 def panel_nodes(sheet: Sheet, runs: int) -> list[Node]:
-    """The moments of each panel among the first `runs` runs of a bay."""
+    """The moments of each panel among the first `runs` runs of a block."""
     sizes = [min(PANEL, runs - first) for first in range(0, runs, PANEL)]
     found: list[list[Moments]] = [[] for _ in sizes]
     for name in PAIRED + SINGLE:
