@@ -101,10 +101,10 @@ def make_play(d: int, k: int, precision: str, trace: bool) -> Any:
                 arm = select(memory, scores, available, key, t)
                 # An index that is not known when compiling would force the arrays out of the registers, and
                 # the compiler makes one of `a == arm`: hence the last `a` that is not above it.
-                mean, prediction = means[0], scores[0, 0]
+                mean, prediction, chosen = means[0], scores[0, 0], 0
                 for a in range(1, k):
                     if a <= arm:
-                        mean, prediction = means[a], scores[a, 0]
+                        mean, prediction, chosen = means[a], scores[a, 0], a
                 w = (w0 if j == 0 else w1) if j < 2 else (w2 if j == 2 else w3)
                 reward = mean + env.deviation * normal_from_word(w)
                 regret += best - mean
@@ -113,14 +113,14 @@ def make_play(d: int, k: int, precision: str, trace: bool) -> Any:
                 if error == error:  # not NaN: the policy had predicted something
                     squares += error * error
                     predicted += 1
-                learn(memory, arm, reward)
+                learn(memory, chosen, reward)
                 if together:
                     advance(env, z, following, xi[j * d : (j + 1) * d])
                 else:
                     draw(xi, np.uint64(t * quarter), quarter, key)
                     advance(env, z, following, xi)
                 if trace:
-                    choices[i, t], rewards[i, t] = arm, reward
+                    choices[i, t], rewards[i, t] = chosen, reward
                 t += 1
                 if t == stop:
                     sums[i, point, 0], sums[i, point, 1], sums[i, point, 2] = regret, total, squares
