@@ -37,7 +37,7 @@ class GpuKernelCache:
     def __init__(self, name: str, key: object) -> None:
         self.name, self.key = name, key
 
-    def load_overload(self, signature: Any, target_context: Any) -> Any:
+    def load_overload(self, signature: object, target_context: object) -> object:
         """The kernel, or nothing where it has to be compiled."""
         try:
             path, key = self.place()
@@ -46,7 +46,7 @@ class GpuKernelCache:
         except Exception:  # whatever is wrong with the file, the kernel can be compiled
             return None
 
-    def save_overload(self, signature: Any, kernel: Any) -> None:
+    def save_overload(self, signature: object, kernel: Any) -> None:
         """Keep a kernel with its machine code. A read-only or full disk costs a compilation, nothing else."""
         path, key = self.place()
         if path is None:

@@ -20,7 +20,7 @@ import contextlib
 import functools
 import importlib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
@@ -42,6 +42,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # without numba-cuda: that Numba's own CUDA target is an old one
     cuda: Any = importlib.import_module("numba.cuda")
 
+Source = Callable[..., Any]  # a kernel, or a function that kernels call
+
 SIMULATED = bool(config.ENABLE_CUDASIM)  # type: ignore[attr-defined]
 
 
@@ -58,7 +60,7 @@ _M0, _M1 = np.uint32(0xD2511F53), np.uint32(0xCD9E8D57)
 _W0, _W1 = np.uint32(0x9E3779B9), np.uint32(0xBB67AE85)
 
 
-def instruction(text: str, results: int) -> Any:
+def instruction(text: str, results: int) -> Source:
     """A function of two 32-bit words, with one or two results, that is one instruction of the GPU.
 
     Numba does all its integer arithmetic in 64 bits, and the GPU's compiler does not see through that.
@@ -66,8 +68,10 @@ def instruction(text: str, results: int) -> Any:
     pair: Any = types.UniTuple(types.uint32, 2)  # type: ignore[no-untyped-call]
     kind = pair if results == 2 else types.uint32
 
-    def made(context: Any, a: Any, b: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, words: Any) -> Any:
+    def made(context: object, a: object, b: object) -> tuple[object, Source]:
+        def generate(
+            context: Any, builder: ir.IRBuilder, signature: object, words: Sequence[ir.Value]
+        ) -> ir.Value:
             word = ir.IntType(32)
             result = ir.LiteralStructType([word, word]) if results == 2 else word
             asm = ir.InlineAsm(ir.FunctionType(result, [word, word]), text, "=r," * results + "r,r")
@@ -78,7 +82,8 @@ def instruction(text: str, results: int) -> Any:
 
         return kind(types.uint32, types.uint32), generate
 
-    return importlib.import_module("numba.cuda.extending").intrinsic(made)
+    made_known: Source = importlib.import_module("numba.cuda.extending").intrinsic(made)
+    return made_known
 
 
 if not SIMULATED:
@@ -100,7 +105,7 @@ def philox(block: Any, purpose: Any, key: Any) -> Any:
 
 
 @functools.cache
-def make_normal_from_word(pieces: int) -> Any:
+def make_normal_from_word(pieces: int) -> Source:
     """`streams.normal_from_word` with words of 32 bits: an octave is a number of leading zeros.
 
     The leading one is left among the bits of the piece, so that the table begins with rows that nothing
@@ -138,9 +143,9 @@ class Rules:
             cpu_philox: philox,
             cpu_normal_from_word: make_normal_from_word(PIECES[precision]),
         }
-        self.functions: dict[Any, Any] = {}
+        self.functions: dict[Source, Source] = {}
 
-    def device_function(self, function: Any) -> Any:
+    def device_function(self, function: Source) -> Source:
         """`function`, of Python or of the CPU, as one for the GPU: compiled under these rules alone."""
         function = self.instead.get(function, function)
         source = getattr(function, "py_func", function)
@@ -148,16 +153,17 @@ class Rules:
             self.functions[source] = cuda.jit(source, device=True, forceinline=True)
         return self.functions[source]
 
-    def value(self, value: Any) -> Any:
+    def value(self, value: object) -> object:
         """What stands for a global value of the source."""
         compiled = isinstance(value, Dispatcher) and value not in self.functions.values()
-        if compiled or (isinstance(value, FunctionType) and value.__module__.startswith("kalmanbandits.")):
+        ours = isinstance(value, FunctionType) and value.__module__.startswith("kalmanbandits.")
+        if callable(value) and (compiled or ours):
             return self.device_function(value)
         if self.narrow and isinstance(value, np.ndarray) and value.dtype == np.float64:
             return value.astype(np.float32)
         return value
 
-    def type(self, found: Any) -> Any:
+    def type(self, found: types.Type) -> types.Type:
         """What stands for a type that Numba found."""
         if not self.narrow:
             return found
@@ -165,7 +171,13 @@ class Rules:
             return types.NumberClass(types.float32)
         return types.float32 if found == types.float64 else found
 
-    def signature(self, resolve: Callable[..., Any], function: Any, arguments: Any, keywords: Any) -> Any:
+    def signature(
+        self,
+        resolve: Callable[..., Any],
+        function: object,
+        arguments: tuple[types.Type, ...],
+        keywords: object,
+    ) -> object:
         """The signature of a call; where it would compute in float64, that of the same in float32."""
         found = resolve(function, arguments, keywords)
         if not self.narrow or found is None or types.float64 not in (found.return_type, *found.args):
@@ -190,7 +202,7 @@ def compiling(
     value_type, function_type = typing.resolve_value_type, typing.resolve_function_type
     unify, constant_array = typing.unify_types, target.make_constant_array
 
-    def in_global_memory(builder: Any, kind: Any, values: Any) -> Any:
+    def in_global_memory(builder: ir.IRBuilder, kind: types.Type, values: object) -> object:
         space, nvvm.ADDRSPACE_CONSTANT = nvvm.ADDRSPACE_CONSTANT, nvvm.ADDRSPACE_GLOBAL
         try:
             array = constant_array(builder, kind, rules.value(values))

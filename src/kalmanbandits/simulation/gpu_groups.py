@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from kalmanbandits.policies.ubss import UBSS
 from kalmanbandits.simulation.batch import Batch
 from kalmanbandits.simulation.environment import environment
 from kalmanbandits.simulation.gpu_compiler import SIMULATED, cuda
-from kalmanbandits.simulation.gpu_kernel import Kind, compiled, gpu_record, word_type
+from kalmanbandits.simulation.gpu_kernel import GpuKernel, Kind, compiled, gpu_record, word_type
 from kalmanbandits.simulation.oracles import Oracle
 from kalmanbandits.simulation.progress import Progress, announce
 
@@ -93,7 +93,7 @@ class Group:
         each = sum(math.prod(shape) * kind.itemsize for shape, kind in self.arrays(1).values())
         return each * threads
 
-    def compiled(self, progress: Progress | None) -> Any:
+    def compiled(self, progress: Progress | None) -> GpuKernel:
         """The kernel, ready to launch."""
         if self.kind not in _ready:
             announce(progress, f"compiling {self.name}")

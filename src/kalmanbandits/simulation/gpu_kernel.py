@@ -13,23 +13,34 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numba.core import types
+from numba.core.typing.templates import Signature
+from numpy.typing import DTypeLike
 
 from kalmanbandits.policies.spec import Memory
 from kalmanbandits.policies.verbs import KERNELS, learn, peek, select
 from kalmanbandits.simulation.environment import advance, look, start
 from kalmanbandits.simulation.gpu_cache import GpuKernelCache
-from kalmanbandits.simulation.gpu_compiler import SIMULATED, compiling, cuda
+from kalmanbandits.simulation.gpu_compiler import SIMULATED, Source, compiling, cuda
 from kalmanbandits.streams import MEASUREMENT, PROCESS, normal_from_word, philox
 
 
-def word_type(precision: str) -> np.dtype[np.unsignedinteger[Any]]:
+class GpuKernel(Protocol):
+    """A compiled kernel: `kernel[blocks, threads, stream](*arguments)` launches it."""
+
+    overloads: Mapping[object, Any]
+
+    def __getitem__(self, sizes: tuple[object, ...]) -> Callable[..., None]:
+        """Set the sizes of a launch."""
+
+
+def word_type(precision: str) -> np.dtype[np.uint64] | np.dtype[np.uint32]:
     """Memories travel as words as wide as their numbers."""
-    return np.dtype(np.uint64 if precision == "float64" else np.uint32)
+    return np.dtype(np.uint64) if precision == "float64" else np.dtype(np.uint32)
 
 
 def gpu_dtype(dtype: np.dtype[np.void], precision: str) -> np.dtype[np.void]:
@@ -53,7 +64,7 @@ def gpu_record(record: Memory, precision: str) -> Memory:
     return result
 
 
-def make_play(d: int, k: int, precision: str, trace: bool) -> Any:
+def make_play(d: int, k: int, precision: str, trace: bool) -> Source:
     """The function that plays rounds `first` … `last` − 1 of thread `i`; sizes are constants in it."""
     real = np.dtype(precision)
     quarter, together = d // 4, d % 4 != 0
@@ -147,7 +158,7 @@ def draw(xi: Any, block: Any, blocks: Any, key: Any) -> None:
         xi[4 * b + 2], xi[4 * b + 3] = normal_from_word(w2), normal_from_word(w3)
 
 
-def make_kernel(play: Any, kind: Any, precision: str, place: str, block: int) -> Any:
+def make_kernel(play: Source, kind: np.dtype[np.void], precision: str, place: str, block: int) -> Source:
     """The kernel around `play`; `kind` is the memory's type, `place` where memories lie."""
     word = word_type(precision)
     size = kind.itemsize // word.itemsize
@@ -194,7 +205,7 @@ def make_kernel(play: Any, kind: Any, precision: str, place: str, block: int) ->
     return kernel
 
 
-def make_finish() -> Any:
+def make_finish() -> Source:
     """The kernel that adds up the sums of each thread: regret, reward, prediction error and pulls in one row.
 
     `reals` and `wholes` are the same memory, (threads, (3 + k) · checkpoints) words of 8 bytes.
@@ -218,14 +229,14 @@ def make_finish() -> Any:
     return finish
 
 
-def block_type(dtype: Any, dimensions: int) -> Any:
+def block_type(dtype: DTypeLike, dimensions: int) -> types.Array:
     """The type of a C-ordered array."""
     from numba.np.numpy_support import from_dtype
 
     return types.Array(from_dtype(np.dtype(dtype)), dimensions, "C")
 
 
-def signature(env_type: Any, precision: str) -> Any:
+def signature(env_type: np.dtype[np.void], precision: str) -> Signature:
     """The types of the arguments of the kernel that plays."""
     word, real, block = word_type(precision), np.dtype(precision), block_type
     work = (block(env_type, 1), block(word, 2), block(np.int32, 1), block(np.uint64, 1))
@@ -233,7 +244,7 @@ def signature(env_type: Any, precision: str) -> Any:
     return types.void(*work, types.int64, types.int64, *where, block(np.int32, 2), block(real, 2))
 
 
-def finish_signature(precision: str) -> Any:
+def finish_signature(precision: str) -> Signature:
     """The types of the arguments of the kernel that adds up."""
     sums, counts = block_type(precision, 3), block_type(np.int32, 3)
     return types.void(sums, counts, block_type(np.float64, 2), block_type(np.int64, 2))
@@ -253,35 +264,44 @@ class Kind(NamedTuple):
     block: int
 
 
-def build(kind: Kind, device_function: Callable[[Any], Any]) -> Any:
+def build(kind: Kind, device_function: Callable[[Source], Source]) -> Source:
     """The kernel of a kind, in Python."""
     play = make_play(kind.dimension, kind.arms, kind.precision, kind.trace)
     return make_kernel(device_function(play), kind.memory, kind.precision, kind.place, kind.block)
 
 
 @functools.cache
-def compiled(kind: Kind) -> Any:
+def compiled(kind: Kind) -> GpuKernel:
     """The kernel of a kind, ready to launch; compiled once per process, or loaded from disk."""
+    kernel: GpuKernel
     if SIMULATED:
-        return cuda.jit(build(kind, lambda play: play))
+        kernel = cuda.jit(build(kind, lambda play: play))
+        return kernel
     with compiling(KERNELS[kind.kernel], kind.precision) as rules:
-        kernel = cuda.jit(build(kind, rules.device_function))
-        kernel._cache = GpuKernelCache(kind.kernel, kind)
-        kernel.compile(signature(kind.env, kind.precision).args)
+        source = build(kind, rules.device_function)
+        kernel = _kept_on_disk(source, kind.kernel, kind, signature(kind.env, kind.precision))
     return kernel
 
 
 @functools.cache
-def compiled_finish(precision: str) -> Any:
+def compiled_finish(precision: str) -> GpuKernel:
     """The kernel that adds up, ready to launch."""
-    kernel = cuda.jit(make_finish())
-    if not SIMULATED:
-        kernel._cache = GpuKernelCache("finish", precision)
-        kernel.compile(finish_signature(precision).args)
+    if SIMULATED:
+        kernel: GpuKernel = cuda.jit(make_finish())
+        return kernel
+    return _kept_on_disk(make_finish(), "finish", precision, finish_signature(precision))
+
+
+def _kept_on_disk(source: Source, name: str, key: object, types_of_arguments: Signature) -> GpuKernel:
+    """Compile a kernel, or load it if its machine code is on disk."""
+    dispatcher = cuda.jit(source)
+    dispatcher._cache = GpuKernelCache(name, key)
+    dispatcher.compile(types_of_arguments.args)
+    kernel: GpuKernel = dispatcher
     return kernel
 
 
-def load(kernel: Any) -> None:
+def load(kernel: GpuKernel) -> None:
     """Have a compiled kernel on the current GPU: threads that loaded it at the same time would collide."""
     if not SIMULATED:
         for overload in kernel.overloads.values():
