@@ -60,9 +60,9 @@ $(PEERS): $(STAMP) benchmarks/peers/requirements.txt
 	$(UV) pip sync --quiet --python $(VENV)/peers/bin/python --require-hashes benchmarks/peers/requirements.txt
 	touch $@
 
-bench-gpu: setup ## speed on an NVIDIA card, and every policy there against the CPU; needs the extra [gpu]
+bench-gpu: setup ## speed on an NVIDIA GPU, and every policy there against the CPU; needs the extra [gpu]
 	$(BIN)/python benchmarks/gpu.py
-	$(BIN)/python benchmarks/speed.py --card
+	$(BIN)/python benchmarks/speed.py --gpu
 
 bench-regret: setup ## regret of every policy over that of the filter that knows; ARGS="--runs 4" for a quick look
 	$(BIN)/python benchmarks/regret.py $(ARGS)

@@ -1,4 +1,4 @@
-"""What the simulated card and the CPU both play."""
+"""What the simulated GPU and the CPU both play."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def players(system: kb.LinearGaussianSystem) -> dict[str, Any]:
 
 
 STUDY = """
-name = "card"
+name = "gpu"
 rounds = 20
 runs = 3
 seed = 2
@@ -62,3 +62,8 @@ CASES: dict[str, Any] = {  # together every policy
     # A dimension that is no multiple of four draws the deviates of four rounds at a time.
     "three arms": (THREE, ON_THREE | {"UBSS": kb.UBSS(arms=3, window=1)}),
 }
+MANY: dict[str, Any] = {"rounds": 8, "runs": 300, "seed": 5, "checkpoints": [5, 8]}  # three panels of moments
+PLAIN = {"UCB": kb.UCB(arms=2), "Random": kb.Random(arms=2), "UCB 2": kb.UCB(arms=2, scale=2.0)}
+GROWING = kb.LinearGaussianSystem(
+    [[10.0]], [[1.0], [-1.0]], [[1.0]], 1.0, [1.0], [[1.0]]
+)  # tenfold per round
