@@ -117,7 +117,8 @@ def main() -> None:
     lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
     for name, method in METHODS.items():
         cells = [
-            f"{100 * held:.0f} %<br>{width:.2f}" for held, width in (measure(method, *c, series) for c in columns)
+            f"{100 * held:.0f} %<br>{width:.2f}"
+            for held, width in (measure(method, *c, series) for c in columns)
         ]
         lines.append("| " + " | ".join([name, *cells]) + " |")
         print(lines[-1].replace("<br>", " "), flush=True)
