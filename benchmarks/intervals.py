@@ -125,7 +125,7 @@ def main() -> None:
     error = 100 * math.sqrt(0.95 * 0.05 / series)
     before, _, rest = PAGE.read_text(encoding="utf-8").partition("<!-- table -->")
     _, _, after = rest.partition("<!-- end of table -->")
-    made = f"\n{series} series in each cell; the standard error of a coverage near 95 % is {error:.1f} points.\n\n"
+    made = f"\n{series} series in each cell; standard error of a coverage near 95 %: {error:.1f} points.\n\n"
     text = f"{before}<!-- table -->{made}" + "\n".join(lines) + f"\n\n<!-- end of table -->{after}"
     PAGE.write_text(text, encoding="utf-8")
 

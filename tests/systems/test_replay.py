@@ -54,7 +54,7 @@ def test_the_table_is_a_copy() -> None:
         [[1, 2.5], [3, None]],
         np.array([[1, 2.5], [3, NAN]], np.float32),
         np.ma.masked_array([[1.0, 2.5], [3.0, 4.0]], [[False, False], [False, True]]),
-        np.ma.masked_array([[1, 2], [3, 4]], [[False, False], [False, True]]) + [[0.0, 0.5], [0.0, 0.0]],
+        np.ma.masked_array([[2, 5], [6, 4]], [[False, False], [False, True]]) / 2,
         [np.ma.masked_array([1.0, 2.5]), np.ma.masked_array([3.0, 4.0], [False, True])],
         [[1.0, 2.5], [3.0, np.ma.masked]],
         pd.DataFrame({"column 1": [1, 3], "column 2": [2.5, None]}),

@@ -87,7 +87,7 @@ def _relative_spectrum(x: Array, count: int) -> Array:
 
 
 def autoregression(series: Any, most: int) -> Array:
-    """The coefficients of x_t = Σ a_i x_{t−i} + noise by Burg's method, of the order that Akaike's criterion picks.
+    """The coefficients of x_t = Σ a_i x_{t−i} + noise by Burg's method, the order by Akaike's criterion.
 
     Parameters
     ----------

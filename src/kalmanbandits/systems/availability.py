@@ -37,11 +37,12 @@ def off_after_gaps(table: Array) -> Any:
 
 
 def off_by_mask(values: Any, table: Array, names: tuple[str, ...]) -> Any:
-    """Which arms are off by a mask of ones and zeros (T, k), checked: 1 or True where the arm can be chosen."""
+    """Which arms are off by a mask (T, k), checked: 1 or True where the arm can be chosen."""
     mask = np.asarray(values, np.float64)
     if mask.shape != table.shape:
         raise TableError(
-            f"available must have a row for each round and a column for each arm, {table.shape}, got {mask.shape}"
+            "available must have a row for each round and a column for each arm, "
+            f"{table.shape}, got {mask.shape}"
         )
     wrong = (mask != 0) & (mask != 1)
     if wrong.any():
@@ -53,7 +54,7 @@ def off_by_mask(values: Any, table: Array, names: tuple[str, ...]) -> Any:
     nobody = np.flatnonzero(~mask.any(axis=1))
     if len(nobody):
         raise TableError(
-            f"available: row {nobody[0] + 1} leaves no arm to choose (drop the row from both tables, or let one "
-            "arm be on)"
+            f"available: row {nobody[0] + 1} leaves no arm to choose (drop the row from both tables, or let "
+            "one arm be on)"
         )
     return mask == 0

@@ -69,7 +69,7 @@ class Replay:
             raise InvalidType(f"minimize must be True or False, got {minimize!r}")
         name = str(table) if isinstance(table, (str, os.PathLike)) else "table"
         found = check_table(_read(table, Wanted(columns, drop, index), delimiter, header), name)
-        self.names, self.index, self.minimize = found.names, found.index, bool(minimize)
+        self.names, self.index, self.minimize = found.names, found.when, bool(minimize)
         self.table = _frozen(-found.values) if minimize else found.values
         self.off = _frozen(self._off(available, delimiter))
         self.masked = available is not None
@@ -82,7 +82,7 @@ class Replay:
             mask = read_file(Path(available), Wanted(self.names), delimiter, None, on_or_off)
         else:
             named = frame_series(available) is not None
-            mask = _read(available, Wanted(self.names if named else None, index=""), delimiter, None)
+            mask = _read(available, Wanted(self.names if named else None, when=""), delimiter, None)
         return off_by_mask(mask.values, self.table, self.names)
 
     @property
@@ -118,7 +118,8 @@ class Replay:
     def best(self) -> Array:
         """The best reward present in each row, shape (T,); 0 for a row that has none."""
         top = np.fmax.reduce(self.table, axis=1)
-        return _frozen(np.where(np.isnan(top), 0.0, top))
+        best: Array = _frozen(np.where(np.isnan(top), 0.0, top))
+        return best
 
     @cached_property
     def filled(self) -> Array:
@@ -128,12 +129,14 @@ class Replay:
         present = ~np.isnan(self.table)
         count = present.sum(axis=1)
         mean = np.where(present, self.table, 0.0).sum(axis=1) / np.maximum(count, 1)
-        return _frozen(np.where(present, self.table, mean[:, None]))
+        filled: Array = _frozen(np.where(present, self.table, mean[:, None]))
+        return filled
 
     @cached_property
     def totals(self) -> Array:
         """What always choosing an arm would have earned, shape (k,)."""
-        return _frozen(self.filled.sum(axis=0))
+        totals: Array = _frozen(self.filled.sum(axis=0))
+        return totals
 
     @property
     def best_arm(self) -> int:
@@ -151,8 +154,8 @@ def _read(table: Any, wanted: Wanted, delimiter: str | None, header: bool | None
     if frame is not None:
         series, index = frame
         return from_columns("table", series, wanted, index)
-    if wanted.columns is not None or wanted.drop is not None or wanted.index:
-        option = next(name for name in ("columns", "drop", "index") if getattr(wanted, name))
+    if wanted.columns is not None or wanted.drop is not None or wanted.when:
+        option = "index" if wanted.when else "drop" if wanted.drop is not None else "columns"
         raise InvalidArgument(
             f"{option} must be left out for an array, which has no names (index it instead)"
         )

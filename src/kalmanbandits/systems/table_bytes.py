@@ -34,9 +34,10 @@ def read_unchanged(path: Path) -> bytes:
 
 
 def _from_pipe(path: Path) -> bytes:
-    """What comes out of a pipe, whole when it ends; a writer that keeps silent is not waited for without end."""
+    """What comes out of a pipe, whole when it ends; a silent writer is not waited for without end."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    parts, size = [], 0
+    parts: list[bytes] = []
+    size = 0
     try:
         while True:
             ready, _, _ = select.select([handle], [], [], PATIENCE) if parts else _begun(handle)

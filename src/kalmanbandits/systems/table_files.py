@@ -55,6 +55,21 @@ def read_file(
     return _from_csv(str(path), content, wanted, delimiter, header, parse or number_in)
 
 
+def header_of(path: Path, delimiter: str | None) -> tuple[str, ...]:
+    """The names in the first line of a CSV file; of a file of another kind, or a pipe, none."""
+    if not path.is_file():
+        return ()
+    with path.open("rb") as file:
+        start = file.read(100_000)
+    if start.startswith((PARQUET, FEATHER, OLD_FEATHER, ZIP, GZIP)):
+        return ()
+    first = start.decode("utf-8-sig", "replace").split("\n", 1)[0]
+    if not first.strip():
+        return ()
+    found = delimiter or max(DELIMITERS, key=first.count)
+    return tuple(cell.strip().strip('"') for cell in first.split(found))
+
+
 def read_series(path: Path, delimiter: str | None) -> Series:
     """All columns of a file as they are, those of a CSV as text, by the names in its header."""
     content = read_unchanged(path)
@@ -122,7 +137,8 @@ def _arrow_series(path: Path, content: bytes) -> Series:
 def _check_size(path: Path, rows: int, columns: int) -> None:
     if rows * columns > MOST_CELLS:
         raise TableError(
-            f"{path} must have at most {MOST_CELLS:,} cells, got {rows:,} rows × {columns:,} columns (take a part)"
+            f"{path} must have at most {MOST_CELLS:,} cells, got {rows:,} rows × {columns:,} columns "
+            "(take a part)"
         )
 
 
@@ -160,16 +176,16 @@ def _from_csv(
             if math.isinf(number):
                 raise infinite_cell(name, f"line {line}", names[j], repr(cells[j]))
             numbers.append(number)
-        if places.index is not None:
-            when.append(cells[places.index])
+        if places.when is not None:
+            when.append(cells[places.when])
 
     for line, cells in (*begun, *rows):
         take(line, cells)
     index = None
-    if places.index is not None:
-        index = from_text(name, names[places.index], when, places.asked) if when else None
+    if places.when is not None:
+        index = from_text(name, names[places.when], when, places.asked) if when else None
         if index is None:  # it only looked like one
-            return _from_csv(name, content, wanted._replace(index=""), delimiter, header, parse)
+            return _from_csv(name, content, wanted._replace(when=""), delimiter, header, parse)
     values = np.array(numbers).reshape(-1, len(places.arms)) if places.arms else np.zeros((0, 0))
     return Table(values, tuple(names[j] for j in places.arms), index)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -21,10 +22,11 @@ FORMATS = (
     "%d/%m/%Y %H:%M", "%d.%m.%Y", "%d.%m.%Y %H:%M", "%d-%b-%Y", "%d %b %Y", "%b %d %Y", "%b %d, %Y", "%b %Y",
     "%B %Y",
 )  # fmt: skip
-TELLING = frozenset(
-    "index id row round step t time timestamp date datetime day week month quarter year hour minute period when "
-    "epoch".split()
-) | {"unnamed: 0"}  # pandas' name for a column without one
+TELLING = frozenset({
+    "index", "id", "row", "round", "step", "t", "time", "timestamp", "date", "datetime", "day", "week", "month",
+    "quarter", "year", "hour", "minute", "period", "when", "epoch",
+    "unnamed: 0",  # pandas' name for a column without one
+})  # fmt: skip
 
 
 class TableError(InvalidArgument):
@@ -118,8 +120,8 @@ def refuse_backwards(name: str, index: Index) -> None:
         row = int(np.argmax(~(index.values[1:] >= index.values[:-1])))
         raise TableError(
             f"{name}: rows must go forward in time, but column {index.name!r} has {index.label(row)} in row "
-            f"{row + 1} and {index.label(row + 1)} in row {row + 2} (sort the rows, or leave the column out by "
-            "drop=[…], --drop)"
+            f"{row + 1} and {index.label(row + 1)} in row {row + 2} (sort the rows, or leave the column out "
+            "by drop=[…], --drop)"
         )
 
 
@@ -129,10 +131,11 @@ def rises(values: Any) -> bool:
 
 
 def _forms() -> list[Callable[[str], datetime]]:
-    return [
-        datetime.fromisoformat,
-        *(lambda text, form=form: datetime.strptime(text, form) for form in FORMATS),
-    ]  # type: ignore[misc]
+    return [datetime.fromisoformat, *(partial(_by_form, form) for form in FORMATS)]
+
+
+def _by_form(form: str, text: str) -> datetime:
+    return datetime.strptime(text, form)
 
 
 def _parsed(text: str, form: Callable[[str], datetime]) -> datetime | None:

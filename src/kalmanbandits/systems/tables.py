@@ -32,7 +32,7 @@ class Table(NamedTuple):
 
     values: Array
     names: tuple[str, ...]
-    index: Index | None = None
+    when: Index | None = None
 
 
 class Wanted(NamedTuple):
@@ -40,14 +40,14 @@ class Wanted(NamedTuple):
 
     columns: Sequence[str] | None = None
     drop: Sequence[str] | None = None
-    index: str | None = None
+    when: str | None = None
 
 
 class Places(NamedTuple):
     """The places of the arms among the columns, of the index, and whether that was asked for."""
 
     arms: list[int]
-    index: int | None
+    when: int | None
     asked: bool
 
 
@@ -66,8 +66,8 @@ def check_table(table: Table, name: str) -> Table:
     if arms < 2:
         beside = "" if index is None else f" beside the index {index.name!r}"
         raise TableError(
-            f"{name} must have at least two columns{beside}, got {arms}: {list(names)!r} (a column is an arm, "
-            "and one arm leaves nothing to choose)"
+            f"{name} must have at least two columns{beside}, got {arms}: {list(names)!r} (a column is an "
+            "arm, and one arm leaves nothing to choose)"
         )
     if rounds < 2:
         raise TableError(f"{name} must have at least two rows, got {rounds} (a row is a round)")
@@ -136,15 +136,15 @@ def from_columns(
             found.append(np.asarray(cells, np.float64))
         else:
             found.append(np.array([_number(name, i + 1, column, cell) for i, cell in enumerate(cells)]))
-    if places.index is not None:
-        column, cells = series[places.index]
+    if places.when is not None:
+        column, cells = series[places.when]
         made = (
             from_numbers(name, column, cells, places.asked)
             if _kind(cells) in "biufM"
             else from_text(name, column, [str(cell) for cell in cells], places.asked)
         )
         if made is None:  # it only looked like one
-            return from_columns(name, series, wanted._replace(index=""), index)
+            return from_columns(name, series, wanted._replace(when=""), index)
         index = made
     values = np.stack(found, axis=1) if found else np.zeros((0, 0))
     return Table(values, tuple(names[j] for j in places.arms), index)
@@ -178,24 +178,24 @@ def choose(name: str, names: Sequence[str], wanted: Wanted, first_cell: Any, unn
             raise InvalidArgument(f"{option} must be a list of names, got {chosen!r} (such as [{chosen!r}])")
         for column in chosen or ():
             _known(name, names, column)
-    if wanted.index:
-        _known(name, names, wanted.index)
+    if wanted.when:
+        _known(name, names, wanted.when)
     if wanted.columns is not None and wanted.drop:
         raise InvalidArgument(
             "columns and drop cannot both be given (name those to keep, or those to leave out)"
         )
     listed, place = list(names), None
     left = [j for j in range(len(names)) if names[j] not in (wanted.drop or ())]
-    if wanted.index:
-        place = listed.index(wanted.index)
-    elif wanted.index is None:
+    if wanted.when:
+        place = listed.index(wanted.when)
+    elif wanted.when is None:
         free = [j for j in left if wanted.columns is None or names[j] not in wanted.columns]
         dated = (j for j in free if looks_like_date(first_cell(j)))
         telling = (j for j in free[:1] if j == 0 and (unnamed or names[0].strip().lower() in TELLING))
         place = next(dated, next(telling, None))
     if wanted.columns is not None:
-        return Places([listed.index(column) for column in wanted.columns], place, bool(wanted.index))
-    return Places([j for j in left if j != place], place, bool(wanted.index))
+        return Places([listed.index(column) for column in wanted.columns], place, bool(wanted.when))
+    return Places([j for j in left if j != place], place, bool(wanted.when))
 
 
 def _known(name: str, names: Sequence[str], column: str) -> None:
