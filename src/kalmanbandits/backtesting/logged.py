@@ -263,7 +263,7 @@ def evaluate(log: Log, policies: Mapping[str, Policy] | None = None, seed: int =
         else:
             raise InvalidArgument(
                 f"policies[{name!r}] must be settled beforehand, got {type(policy).__name__}, which learns "
-                "on the way: it would have seen other rewards than those in the log (replay a full table instead)"
+                "on the way: it would have seen other rewards than those in the log (replay a full table)"
             )
     return [_estimate(name, np.asarray(share), log, len(agrees)) for name, share in agrees.items()]
 

@@ -154,8 +154,8 @@ def _method(result: Backtest) -> str:
     off = (
         "as the mask says that was given"
         if result.table.masked
-        else f"an arm is off before its first reward, and after {GAP} rows without one until it has one again; "
-        "in each row from the rows before it alone"
+        else f"an arm is off before its first reward, and after {GAP} rows without one until it has one "
+        "again; in each row from the rows before it alone"
     )
     facts: Mapping[str, Any] = {
         "runs": f"{max(result.runs)} where chance matters, else 1; seed {result.seed}",

@@ -1,7 +1,8 @@
 """What a backtest says, in plain words, and how surely.
 
 The best of a dozen policies looks better than it is, because it was picked by looking. So every sentence
-about who is better rests on intervals that hold for all policies at once; the lines of the table on ordinary ones.
+about who is better rests on intervals that hold for all policies at once; the lines of the table on
+ordinary ones.
 """
 
 from __future__ import annotations

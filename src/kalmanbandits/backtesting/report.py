@@ -20,7 +20,8 @@ from kalmanbandits.statistics.intervals import Interval
 NUMBERS, PAGE = "backtest.csv", "report.html"
 COLUMNS = (
     "policy", "runs", "missing", "reward", "reward_low_95", "reward_high_95", "lead_over_fixed",
-    "lead_low_95", "lead_high_95", "lead_low_of_all", "lead_high_of_all", "shown", "regret_to_clairvoyant", "share",
+    "lead_low_95", "lead_high_95", "lead_low_of_all", "lead_high_of_all", "shown",
+    "regret_to_clairvoyant", "share",
     "share_low_95", "share_high_95",
 )  # fmt: skip
 

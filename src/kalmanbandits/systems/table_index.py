@@ -23,8 +23,8 @@ FORMATS = (
     "%B %Y",
 )  # fmt: skip
 TELLING = frozenset({
-    "index", "id", "row", "round", "step", "t", "time", "timestamp", "date", "datetime", "day", "week", "month",
-    "quarter", "year", "hour", "minute", "period", "when", "epoch",
+    "index", "id", "row", "round", "step", "t", "time", "timestamp", "date", "datetime", "day", "week",
+    "month", "quarter", "year", "hour", "minute", "period", "when", "epoch",
     "unnamed: 0",  # pandas' name for a column without one
 })  # fmt: skip
 
