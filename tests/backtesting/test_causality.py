@@ -135,7 +135,7 @@ def test_the_level_of_later_rows_does_not_leak() -> None:
 
 
 def test_a_gap_is_off_only_once_it_has_lasted() -> None:
-    values = np.ones((40, 2)) + [[0.0, 1.0]]
+    values = np.ones((40, 2))
     values[20:35, 1] = np.nan
     off = Replay(values).off
     assert not off[:30].any()

@@ -123,7 +123,7 @@ def test_it_never_contradicts_the_table_beside_it(tmp_path: Path, fit: bool) -> 
 
 
 def test_a_policy_below_the_top_may_be_the_one_that_is_shown() -> None:
-    """One earns most, by a few large rewards; another half as much in every second row. Only that is shown."""
+    """One earns most, by a few large rewards; another less, in every second row. Only that is shown."""
     rng = np.random.default_rng(3)
     values = 0.1 * rng.standard_normal((400, 3))
     values[0::2] += [0.0, 1.0, 1.5]

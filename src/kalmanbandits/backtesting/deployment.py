@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import inspect
 from pathlib import Path
 from textwrap import fill
@@ -15,6 +16,7 @@ from kalmanbandits.policies.known_system import KnownSystemPolicy
 from kalmanbandits.policies.spec import Policy
 
 AGENT, SYSTEM = "agent.py", "system.toml"
+SEAL = "# As written by kalmanbandits: "
 
 
 class Origin(NamedTuple):
@@ -27,10 +29,23 @@ class Origin(NamedTuple):
 def agent_files(result: Backtest, said: Recommendation, origin: Origin) -> dict[str, str]:
     """The texts of `agent.py` and, for a policy that knows its system, of `system.toml`, by name."""
     policy = result.policies[said.policy]
-    files = {AGENT: _script(result, said, policy, origin)}
+    files = {AGENT: _sealed(_script(result, said, policy, origin))}
     if isinstance(policy, KnownSystemPolicy):
         files[SYSTEM] = policy.system.to_toml()
     return files
+
+
+def _sealed(text: str) -> str:
+    """The text with its checksum in the last line, by which a later backtest sees whether it was edited."""
+    return f"{text}\n{SEAL}{hashlib.sha256(text.encode()).hexdigest()[:16]}\n"
+
+
+def is_edited(path: Path) -> bool:
+    """Whether a file is there that is not as `agent_files` wrote it."""
+    if not path.exists():
+        return False
+    text, _, _ = path.read_text(encoding="utf-8", errors="replace").rpartition(f"\n{SEAL}")
+    return path.read_bytes() != _sealed(text).encode()
 
 
 def _script(result: Backtest, said: Recommendation, policy: Policy, origin: Origin) -> str:

@@ -84,8 +84,8 @@ class Log:
             twice = np.argwhere(filled > 1)
             found = f"{n} rewards of {len(rounds)} times and {k} arms"
             if len(twice):
-                at = f"{rounds[twice[0][0]]} of arm {self.arms[int(twice[0][1])]!r}"
-                found += f", two of them at {at}"
+                at = Index("time", rounds).label(int(twice[0][0]))
+                found += f", two of them at {at} of arm {self.arms[int(twice[0][1])]!r}"
             raise TableError(
                 f"only a full table can be replayed, one reward of every arm at every time, got {found}: "
                 "what the arms that were not chosen would have paid is not known (with a column of the "

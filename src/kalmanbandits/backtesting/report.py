@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from kalmanbandits.backtesting.deployment import Origin, agent_files
+from kalmanbandits.backtesting.deployment import AGENT, Origin, agent_files, is_edited
 from kalmanbandits.backtesting.figure import backtest_figure
 from kalmanbandits.backtesting.following import follow
 from kalmanbandits.backtesting.page import backtest_page
@@ -72,6 +72,11 @@ def check_folder(folder: Path) -> None:
         names = sorted(path.name for path in folder.iterdir())
         raise FileFormatError(
             f"{folder} holds {names[0]} and is not the folder of a backtest (give an empty or new one)"
+        )
+
+    if is_edited(folder / AGENT):
+        raise FileFormatError(
+            f"{folder / AGENT} was changed since a backtest wrote it (move it away, or give another folder)"
         )
 
 

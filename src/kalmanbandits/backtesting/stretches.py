@@ -14,7 +14,7 @@ def edges(rounds: int, most: int) -> Any:
     """The first row of each of at most `most` stretches of about equal length, and the end.
 
     >>> edges(10, 4).tolist()
-    [0, 2, 5, 8, 10]
+    [0, 2, 5, 7, 10]
     """
     count = min(rounds, most)
     return (np.arange(count + 1) * rounds) // count

@@ -121,7 +121,8 @@ def play(replay: Any, origin: Any, folder: Path, title: str, options: dict[str, 
             fitted=0 if trained is None else trained.rows,
         )
     click.echo("\n".join(lines(result)))
-    click.echo(left_out_line(result), err=True)
+    if result.left_out:
+        click.echo(left_out_line(result), err=True)
     click.echo(f"\n{recommend(result)}")
     made = write_backtest(result, folder, title, origin)
     click.echo(f"Report written to {folder}", err=True)
