@@ -86,7 +86,7 @@ def test_intervals_hold_the_truth_for_all_arms_at_once() -> None:
 
 
 def test_policies_that_know_a_system_follow_the_log() -> None:
-    """Two arms, one up when the other is down; the filter written out, and what its advice would have earned."""
+    """Two arms, one up when the other is down; the filter written out, and what its advice earns."""
     system = LinearGaussianSystem([[0.95]], [[1.0], [-1.0]], [[1.0]], 0.1)
     rng = np.random.default_rng(2)
     z, m, P = 0.0, 0.0, float(system.initial_covariance[0, 0])
