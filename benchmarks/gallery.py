@@ -25,13 +25,14 @@ ROOT = Path(__file__).parents[1]
 PAGE, OUT = ROOT / "docs" / "gallery.md", ROOT / "results" / "gallery"
 HEAD = """# Gallery: ten real tables
 
-Each table is made from data that ship inside a package, is played by every policy with the settings it comes with, and
-gets the verdict that `kalmanbandits backtest` prints, word for word. Behind it stands whether that is what a person who knows
-where the numbers come from would expect. For each table and each policy, a live `Agent` that was given the same rewards one by one
-made the choices of the backtest, arm for arm ({choices:,} of them).
+Each table is made from data that ship inside a package, is played by every policy with the settings it
+comes with, and gets the verdict that `kalmanbandits backtest` prints, word for word. Below it stands whether
+that is what a person who knows where the numbers come from would expect. For each table and each policy, a
+live `Agent` that was given the same rewards one by one made the choices of the backtest, arm for arm
+({choices:,} of them).
 
-Made by `make gallery` ([`benchmarks/gallery.py`](../benchmarks/gallery.py)); the reports with pictures, pages and
-agents then lie in `results/gallery`. How to read a verdict: [backtest.md](backtest.md).
+Made by `make gallery` ([`benchmarks/gallery.py`](../benchmarks/gallery.py)); the reports with pictures, pages
+and agents then lie in `results/gallery`. How to read a verdict: [backtest.md](backtest.md).
 
 | table | rows × columns | from … to | best fixed column | verdict |
 |---|---|---|---|---|
@@ -39,7 +40,7 @@ agents then lie in `results/gallery`. How to read a verdict: [backtest.md](backt
 
 
 def same_as_live(result: Backtest) -> int:
-    """Play every policy through an agent, and count the choices, all of which must be those of the backtest."""
+    """Play every policy through an agent: how many choices, all of which must be those of the backtest."""
     replay = result.table
     for p, (name, policy) in enumerate(result.policies.items()):
         agent = Agent(policy, seed=result.seed)

