@@ -37,6 +37,13 @@ def test_regret(per_round: bool) -> None:
     assert drawn(kb.plot.regret(kb.simulate(rotation(theta=1.0), {"UCB": UCB(arms=2)}, rounds=20)))
 
 
+class Kept:
+    """A history that gives its columns by name, as that of an agent does."""
+
+    def __getitem__(self, key: str) -> np.ndarray:
+        return np.array(HISTORY[key])
+
+
 HISTORY = {"round": [1, 2, 3, 4], "arm": [0, 2, 2, 0]}
 
 
@@ -50,9 +57,10 @@ HISTORY = {"round": [1, 2, 3, 4], "arm": [0, 2, 2, 0]}
         SimpleNamespace(**{key: np.array(cells) for key, cells in HISTORY.items()}),
         SimpleNamespace(history=pd.DataFrame(HISTORY)),
         SimpleNamespace(history=lambda: HISTORY),
+        SimpleNamespace(history=Kept()),
         np.array(list(zip(*HISTORY.values(), strict=True)), [("round", "i8"), ("arm", "i8")]),
     ],
-    ids=["dict", "frame", "array", "list", "attributes", "agent", "method", "records"],
+    ids=["dict", "frame", "array", "list", "attributes", "agent", "method", "history", "records"],
 )
 def test_choices(source: object) -> None:
     figure = kb.plot.choices(source, names=["north", "$east", "south"])

@@ -9,7 +9,7 @@ Each returns a `matplotlib.figure.Figure`: the last line of a cell shows it, `sa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -131,6 +131,7 @@ def _chosen(source: Any) -> tuple[Any, Any, list[str] | None]:
         names = [f"arm {a}" for a in range(count)]
     kept = getattr(source, "history", source)
     kept = kept() if callable(kept) else kept
+    names = list(getattr(kept, "names", None) or ()) or names
     if isinstance(kept, (list, tuple, np.ndarray)) and not getattr(
         getattr(kept, "dtype", None), "names", None
     ):
@@ -151,10 +152,11 @@ def _chosen(source: Any) -> tuple[Any, Any, list[str] | None]:
 
 
 def _column(kept: Any, name: str) -> Any:
-    if isinstance(kept, Mapping) or hasattr(kept, "columns") or getattr(kept, "dtype", None) is not None:
+    """A column by its name: an item of what has items, else an attribute."""
+    if hasattr(kept, "__getitem__") and not isinstance(kept, str):
         try:
             return np.asarray(kept[name])
-        except (KeyError, ValueError, IndexError):
+        except (KeyError, ValueError, IndexError, TypeError):
             return None
     found = getattr(kept, name, None)
     return None if found is None else np.asarray(found)

@@ -114,6 +114,7 @@ def test_it_never_contradicts_the_table_beside_it(tmp_path: Path, fit: bool) -> 
         assert (said.verdict == WINS) == bool(better) == str(said).startswith("Use ")
         assert (said.verdict == LOSES) == (len(worse) == len(rows))
         assert ("is shown to beat" in str(said)) == (said.verdict == OPEN)
+        assert ("does not decide" in str(said)) == (rows[said.policy]["shown"] == "open")
         if better:
             assert said.policy == max(better, key=lambda name: float(rows[name]["lead_over_fixed"]))
         else:

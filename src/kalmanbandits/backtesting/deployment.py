@@ -64,7 +64,7 @@ Made by kalmanbandits {__version__} from {_plain(origin.path.name)}.
 Run it to begin, or import `open_agent` from it:
 
     with open_agent() as agent:
-        ticket = agent.ask()                # ticket.arm is the arm to use, ARMS[ticket.arm] its name
+        ticket = agent.ask()                # ticket.arm is the arm to use
         agent.tell(ticket, {what})          # whenever it is known; agent.expire(ticket) if it never will be
 """
 
@@ -88,7 +88,7 @@ def open_agent() -> kb.Agent:
 
 if __name__ == "__main__":
     with open_agent() as agent:
-        print(f"{{agent.rounds}} rounds played; next: {{ARMS[agent.select()]}}")
+        print(f"{{agent.rounds}} rounds played; next: {{agent.select()}}")
         print(agent.explain())
 '''
 

@@ -76,10 +76,11 @@ def recommend(result: Backtest) -> Recommendation:
             *_reach(result, p),
             *_better_but_unsure(result, p, words),
         ]
-    elif all(each == "worse" for each in shown):
-        verdict = LOSES
+    elif shown[p] == "worse":
+        every = all(each == "worse" for each in shown)
+        verdict, beats = (LOSES, "beats") if every else (OPEN, "is shown to beat")
         said = [
-            f"No policy beats {always}: the nearest, {name}, {words.does} {size} {words.bad}{sure}.",
+            f"No policy {beats} {always}: the nearest, {name}, {words.does} {size} {words.bad}{sure}.",
             f"Choose {result.best_arm!r} if the future is like this table; if it may not be, {name} is what "
             "finding out costs least with.",
         ]

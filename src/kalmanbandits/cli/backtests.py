@@ -99,7 +99,9 @@ def play(replay: Any, origin: Any, folder: Path, title: str, options: dict[str, 
     from kalmanbandits.backtesting.recommendation import left_out_line, lines
     from kalmanbandits.backtesting.report import write_backtest
     from kalmanbandits.backtesting.stretches import span
+    from kalmanbandits.cli.ahead import Ahead
     from kalmanbandits.cli.progress import Reporter
+    from kalmanbandits.simulation.cpu import available_cores
 
     said = [f"{replay.rounds} rows, {replay.arms} columns, {replay.missing} cells missing"]
     if replay.index is not None:
@@ -109,14 +111,15 @@ def play(replay: Any, origin: Any, folder: Path, title: str, options: dict[str, 
     if trained is not None:
         click.echo(f"fitted to the first {trained.rows} rows: dimension {trained.dimension}", err=True)
     found = line_up(replay, split(options["policies"]), None if trained is None else trained.system)
-    with Reporter(sys.stderr) as reporter:
+    threads = options["jobs"] or available_cores()
+    with Reporter(sys.stderr) as reporter, Ahead(found.policies, threads, reporter.tell) as ahead:
         result = backtest(
             replay,
             found.policies,
             runs=options["runs"],
             seed=options["seed"],
-            threads=options["jobs"],
-            progress=reporter.tell,
+            threads=threads,
+            progress=ahead.tell,
             left_out=found.left_out,
             fitted=0 if trained is None else trained.rows,
         )

@@ -119,7 +119,7 @@ class ReplayBandit(gymnasium.Env[Array, Any]):
     """A table of past rewards as a Gymnasium environment; an episode plays its rows once, then truncated.
 
     Actions: `Discrete(k)`, the columns. Observations: `Box` of one number, the last reward, 0 before the
-    first and where none came. A missing cell gives a reward of NaN, which `play` takes for one that never came.
+    first and where none came. A missing cell gives a reward of NaN: for `play` one that never came.
     `info`, of `reset` too: `available` (k,), which arms can be chosen in the next row. After a step also
     `rewards` (k,), the row just played, and `regret`. `replay` is a table or whatever `Replay` takes.
 
@@ -266,7 +266,7 @@ def play(env: gymnasium.Env[Any, Any], agent: Agent, rounds: int, seed: int | No
     """Let an agent play any Gymnasium environment with discrete actions as a bandit, ignoring what it shows.
 
     Episodes that end are begun again; the agent plays on. A reward of NaN counts as one that never came.
-    Where `info` has a mask of `available` actions, as that of a `ReplayBandit` has, the agent chooses among these.
+    Where `info` has a mask of `available` actions, as that of a `ReplayBandit`, the agent keeps to these.
 
     >>> from kalmanbandits.policies import UBSS
     >>> played = play(LinearGaussianBandit(), Agent(UBSS(arms=2)), rounds=100, seed=0)
