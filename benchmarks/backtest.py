@@ -1,4 +1,4 @@
-"""`kalmanbandits backtest` on tables of 200 × 6 and 100 000 × 20: seconds and memory, machine code cached and not.
+"""`kalmanbandits backtest` on tables of 200 × 6 and 100 000 × 20: seconds and memory, compiled or not.
 
 python benchmarks/backtest.py [--small | --large] [--without POLICY …]
 """

@@ -53,6 +53,18 @@ def test_the_recommendation_stands_at_the_top(visit: Visit) -> None:
 
 
 @in_browser
+def test_choices_and_predictions_are_drawn(visit: Visit) -> None:
+    assert visit.page.locator("#series .scatterlayer .trace").count() == 3  # a line for each airport
+    assert visit.page.locator("#series .heatmaplayer image").count() == 1
+    before = visit.page.locator("#series .heatmaplayer image").get_attribute("href")
+    assert visit.page.locator("#who").input_value() == "UBSS"
+    visit.page.select_option("#who", "Random")
+    visit.page.wait_for_timeout(300)
+    assert visit.page.locator("#series .heatmaplayer image").get_attribute("href") != before
+    assert visit.page.locator("#scatter .scatterlayer .point").count() > 100
+
+
+@in_browser
 def test_it_fits_a_phone(browser: Any, folder: Path) -> None:  # noqa: F811
     small = Visit(browser, folder / "report.html", width=390, height=844)
     assert small.page.evaluate("document.documentElement.scrollWidth") <= 390
@@ -62,9 +74,10 @@ def test_it_fits_a_phone(browser: Any, folder: Path) -> None:  # noqa: F811
 
 def test_the_page_holds_its_parts_and_asks_for_nothing(folder: Path) -> None:
     text = (folder / "report.html").read_text(encoding="utf-8")
-    for part in ("advice", "figure", "explore", "policies", "arms", "method"):
+    for part in ("advice", "figure", "explore", "choices", "predictions", "policies", "arms", "method"):
         assert f'<section id="{part}">' in text
     own = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
     assert not re.search(r"""(?:src|href)=["'](?!data:|#)""", own)
-    assert "Politis and White" in own
-    assert "Did not play: KalmanGreedy: needs a system" in own
+    assert "Šidák" in own
+    assert "Did not play: KalmanGreedy (needs a system" in own
+    assert "from the rows before it alone" in own
