@@ -18,9 +18,9 @@ from report_worlds import made_up, small_paper_study, sweep_study
 
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.reporting import drawing, write_report
-from kalmanbandits.reporting.figure import paper_figure
+from kalmanbandits.reporting.paper.figure import paper_figure
 from kalmanbandits.reporting.overview import overview_figure
-from kalmanbandits.reporting.paper import paper_data
+from kalmanbandits.reporting.paper.data import paper_data
 from kalmanbandits.reporting.style import DASHES, MARKERS, looks
 from kalmanbandits.reporting.summary import summarise, swept
 from kalmanbandits.statistics.intervals import mean, ranks
@@ -192,7 +192,7 @@ before = [repr(matplotlib.rcParams[key]) for key in keys]
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from report_worlds import made_up
-from kalmanbandits.reporting.figure import paper_figure
+from kalmanbandits.reporting.paper.figure import paper_figure
 paper_figure(made_up(lambda policy, theta: 90.0, angles=5), Path(sys.argv[2]))
 assert [repr(matplotlib.rcParams[key]) for key in keys] == before
 print("matplotlib.pyplot" in sys.modules)

@@ -11,7 +11,7 @@ from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.policies import Policy
 from kalmanbandits.policies.known_system import KnownSystemPolicy
 from kalmanbandits.policies.spec import nearest
-from kalmanbandits.studies.players import players
+from kalmanbandits.studies.document.players import players
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 from kalmanbandits.systems.replay import Replay
 

@@ -17,12 +17,12 @@ from matplotlib.figure import Figure
 from kalmanbandits import __version__
 from kalmanbandits.backtesting.play import Backtest
 from kalmanbandits.backtesting.recommendation import LOSES, OPEN, WINS, recommend
+from kalmanbandits.errors import StoreRefused
 from kalmanbandits.reporting import drawing, tables
 from kalmanbandits.reporting.document import assemble, chips, image
 from kalmanbandits.reporting.style import BLACK, DASHES, MARKERS, digits, looks, minus
 from kalmanbandits.statistics.bootstrap import RESAMPLES
 from kalmanbandits.statistics.intervals import Interval
-from kalmanbandits.studies.files import StoreRefused
 from kalmanbandits.systems.replay import GAP
 
 NUMBERS, PAGE = "backtest.csv", "report.html"

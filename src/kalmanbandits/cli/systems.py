@@ -8,10 +8,10 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from kalmanbandits.studies.cells import one_system, system_from_text
-from kalmanbandits.studies.lines import Path as Place
-from kalmanbandits.studies.lines import Source, StudyError
-from kalmanbandits.studies.players import PLAYERS
+from kalmanbandits.studies.document.cells import one_system, system_from_text
+from kalmanbandits.studies.document.lines import Path as Place
+from kalmanbandits.studies.document.lines import Source, StudyError
+from kalmanbandits.studies.document.players import PLAYERS
 from kalmanbandits.systems import FAMILIES, LinearGaussianSystem
 
 

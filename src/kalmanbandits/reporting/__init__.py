@@ -19,10 +19,10 @@ def write_report(results: Results, folder: str | PathLike[str]) -> list[Path]:
     regret against its parameter and over time. Reads one cell at a time.
     """
     from kalmanbandits.errors import one_of
-    from kalmanbandits.reporting.figure import paper_figure
     from kalmanbandits.reporting.overview import overview_figure
     from kalmanbandits.reporting.page import write_page
-    from kalmanbandits.reporting.paper import paper_data
+    from kalmanbandits.reporting.paper.data import paper_data
+    from kalmanbandits.reporting.paper.figure import paper_figure
     from kalmanbandits.reporting.summary import summarise, write_csv
 
     kind = one_of("[report] figure", results.study.report.get("figure", "overview"), ("overview", "paper"))

@@ -12,10 +12,10 @@ import numpy as np
 
 from kalmanbandits.reporting import tables
 from kalmanbandits.reporting.document import Section, assemble, chips, image
-from kalmanbandits.reporting.paper import MEANING, PaperData
+from kalmanbandits.reporting.paper.data import MEANING, PaperData
+from kalmanbandits.reporting.paper.verdict import ten_percent_at, verdict
 from kalmanbandits.reporting.style import DASHES, MARKERS, looks, number, parameter_label
 from kalmanbandits.reporting.summary import CellSummary, Summary, swept
-from kalmanbandits.reporting.verdict import ten_percent_at, verdict
 from kalmanbandits.statistics.intervals import Interval
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from kalmanbandits.reporting.paper import PaperData
+from kalmanbandits.reporting.paper.data import PaperData
+from kalmanbandits.reporting.paper.verdict import Claim, Finding
 from kalmanbandits.reporting.style import digits, minus, percent
 from kalmanbandits.reporting.summary import CellSummary, Summary
-from kalmanbandits.reporting.verdict import Claim, Finding
 from kalmanbandits.statistics.intervals import Interval, mean, percent_gain
 
 HOLDS = {True: "holds", False: "fails", None: "–"}

@@ -13,10 +13,10 @@ from matplotlib.patches import Patch
 
 from kalmanbandits.errors import Array
 from kalmanbandits.reporting import drawing
-from kalmanbandits.reporting.paper import BLUE, GREY, MEANING, MIXED, WHITE, PaperData, runs_of, spans
+from kalmanbandits.reporting.paper.data import BLUE, GREY, MEANING, MIXED, WHITE, PaperData, runs_of, spans
+from kalmanbandits.reporting.paper.verdict import ABOUT_TEN, ten_percent_at
 from kalmanbandits.reporting.style import BLACK, looks
 from kalmanbandits.reporting.style import GREY as GREY_LINE
-from kalmanbandits.reporting.verdict import ABOUT_TEN, ten_percent_at
 from kalmanbandits.statistics.intervals import Interval, percent_gain, stack
 
 SHADES: dict[str, dict[str, Any]] = {
