@@ -49,9 +49,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     """Every file of a store that must not depend on how it came about."""
     files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     assert not [name for name in files if name.endswith(".partial") or "/.earlier" in f"/{name}"]
-    return {
-        name: files[name].read_bytes() for name in sorted(files) if name not in ("manifest.json", "lock")
-    }
+    return {name: files[name].read_bytes() for name in sorted(files) if name not in ("manifest.json", "lock")}
 
 
 def chunk_files(folder: Path) -> list[Path]:

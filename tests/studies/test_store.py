@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from study_worlds import CHUNKS, TEXT, chunk_files, contents, small_blocks, small_study
+from study_worlds import TEXT, chunk_files, contents, small_blocks, small_study
 
 from kalmanbandits import durability
 from kalmanbandits.errors import FileFormatError, InvalidArgument
@@ -79,7 +79,10 @@ def test_a_damaged_manifest_is_refused_and_may_be_replaced(store: Path) -> None:
         (("seed = 3", "seed = 4"), "seed: 3 in the store, 4 now"),
         (("runs = 7", "runs = 6"), "runs: 7 in the store, 6 now; a store can only grow"),
         (("runs = 7", "runs = 7\nfirst_run = 1"), "first_run: nothing in the store, 1 now; a store can only"),
-        (("count = 3", "count = 4"), r"systems\[0\].theta.count: 3 in the store, 4 now; a store can only grow"),
+        (
+            ("count = 3", "count = 4"),
+            r"systems\[0\].theta.count: 3 in the store, 4 now; a store can only grow",
+        ),
         (("10, 100", "10, 50"), r"checkpoints: \[10, 100\] in the store, \[10, 50\] now"),
         (("rounds = 200", "rounds = 400"), "rounds: 200 in the store, 400 now; a store keeps no memories of"),
         (('"regret", "pulls"', '"regret", "reward"'), r"measures: \['regret', 'pulls'\] in the store"),

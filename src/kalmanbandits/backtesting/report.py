@@ -6,7 +6,6 @@ import csv
 import platform
 import tempfile
 from collections.abc import Mapping
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from kalmanbandits.backtesting.recommendation import LOSES, OPEN, WINS, recommen
 from kalmanbandits.errors import StoreRefused
 from kalmanbandits.reporting import drawing, tables
 from kalmanbandits.reporting.document import assemble, chips, image
+from kalmanbandits.reporting.html import escape
 from kalmanbandits.reporting.style import BLACK, DASHES, MARKERS, digits, looks, minus
 from kalmanbandits.statistics.bootstrap import RESAMPLES
 from kalmanbandits.statistics.intervals import Interval
@@ -159,7 +159,7 @@ def _policies(result: Backtest) -> str:
             escape(result.names[p]), *_cells(result.reward[p]), *_cells(result.lead[p]),
             digits(float(result.behind.value[p])), *part, str(result.runs[p]),
         ])  # fmt: skip
-    text = tables.table(head, rows)
+    text: str = tables.table(head, rows)
     if result.left_out:
         kept_out = "; ".join(f"{escape(name)}: {escape(why)}" for name, why in result.left_out.items())
         text += f'<p class="note">Did not play: {kept_out}.</p>'

@@ -110,7 +110,7 @@ def backtest(
             runs=runs,
             seed=seed,
             threads=jobs,
-            progress=reporter.tell,
+            progress=reporter.show,
             left_out=found.left_out,
             fitted=fitted,
         )
