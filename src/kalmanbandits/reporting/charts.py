@@ -9,7 +9,7 @@ import numpy as np
 
 from kalmanbandits.errors import Array
 from kalmanbandits.reporting.drawing import marker_path
-from kalmanbandits.reporting.grids import Axis, is_oracle, main_axes, reference, varied
+from kalmanbandits.reporting.grids import Axis, learners, main_axes, reference, varied
 from kalmanbandits.reporting.style import OPEN, STROKES, looks, number
 from kalmanbandits.reporting.summary import CellSummary, Summary
 from kalmanbandits.statistics.intervals import Interval
@@ -21,7 +21,7 @@ def page_data(summary: Summary) -> Json:
     """Policies, checkpoints, and for each group of systems its axes and its cells."""
     look = looks(summary.policies)
     names = list(look)
-    oracles = {name for cell in summary.cells for name in cell.policies if is_oracle(cell, name)}
+    learning = {cell.policies[p] for cell in summary.cells for p in learners(cell)}
     values = np.concatenate([cell.loss.value for cell in summary.cells])
     return {
         "policies": [
@@ -31,7 +31,7 @@ def page_data(summary: Summary) -> Json:
                 "dash": STROKES[one.line],
                 "marker": marker_path(one.marker),
                 "open": one.marker in OPEN,
-                "oracle": name in oracles,
+                "learner": name in learning,
             }
             for name, one in look.items()
         ],

@@ -32,10 +32,8 @@ def assemble(
     text = Template(asset("page.html")).substitute(
         title=escape(title),
         size=escape(size),
-        policy=escape(
-            f"default-src 'none'; script-src {' '.join(map(_hash, scripts))}; "
-            f"style-src {looks_of_plotly or _hash(style)}; img-src data:; base-uri 'none'; form-action 'none'"
-        ),
+        policy=f"default-src 'none'; script-src {' '.join(map(_hash, scripts))}; "
+        f"style-src {looks_of_plotly or _hash(style)}; img-src data:; base-uri 'none'; form-action 'none'",
         style=style,
         contents="".join(f'<a href="#{escape(key)}">{escape(name)}</a>' for key, name, _ in sections),
         sections="\n".join(

@@ -97,11 +97,17 @@ def is_oracle(cell: CellSummary, policy: str) -> bool:
     return not isinstance(cell.cell.policies[policy], Policy)
 
 
+def learners(cell: CellSummary) -> list[int]:
+    """The places of the policies that must learn; where there are none, of all but the oracles, or of all."""
+    players = [p for p, name in enumerate(cell.policies) if not is_oracle(cell, name)]
+    learning = [p for p in players if not knows_system(cell, cell.policies[p])]
+    return learning or players or list(range(len(cell.policies)))
+
+
 def reference(cell: CellSummary) -> tuple[str, float]:
     """What regrets are compared with: that of the best policy that knows the system, or of the best one."""
     known = [p for p, name in enumerate(cell.policies) if knows_system(cell, name)]
-    players = [p for p, name in enumerate(cell.policies) if not is_oracle(cell, name)]
     loss: Array = cell.loss.value
     if known:
         return "the best policy that knows the system", float(loss[known].min())
-    return "the best policy", float(loss[players or slice(None)].min())
+    return "the best policy", float(loss[learners(cell)].min())

@@ -11,9 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, to_rgb
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.patches import Patch
+from matplotlib.ticker import LogLocator, MaxNLocator
 
 from kalmanbandits.reporting import drawing
-from kalmanbandits.reporting.grids import Axis, along, is_oracle, main_axes, reference, varied
+from kalmanbandits.reporting.grids import Axis, along, knows_system, learners, main_axes, reference, varied
 from kalmanbandits.reporting.style import Look, looks
 from kalmanbandits.reporting.summary import CellSummary, Summary
 from kalmanbandits.statistics.intervals import stack
@@ -65,12 +66,12 @@ def _draw_group(
         return [left, right]
     shown = along(cells, axes, (x, by))
     chosen = drawing.evenly(range(len(axes[by].keys)), MOST_PANELS)
+    part.suptitle(drawing.plain(heading, 110), fontsize=12.5, x=0.01, ha="left")
     above, below = np.ravel(part.subfigures(2, 1, squeeze=False))
     panels = list(np.ravel(above.subplots(1, len(chosen), sharey=True, squeeze=False)))
     for i, (panel, value) in enumerate(zip(panels, chosen, strict=True)):
         these = [cell for cell in shown if axes[by].place(cell) == value]
-        title = f"{axes[by].label} = {axes[by].texts[value]}"
-        _draw_sweep(panel, these, axes[x], look, f"{name}: {title}" if i == 0 else title)
+        _draw_sweep(panel, these, axes[x], look, f"{axes[by].label} = {axes[by].texts[value]}")
         panel.set_ylabel("" if i else "regret per round")
     drawing.log_if_wide(panels[0], [cell.loss.value for cell in shown])
     best, ratio, time = below.subplots(1, 3)
@@ -115,6 +116,8 @@ def _draw_sweep(
             _ticks(axes, axis, "x")
         elif axis.name == "theta":
             drawing.angle_ticks(axes)
+        elif all(float(place).is_integer() for place in axis.numbers or ()):
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     drawing.log_if_wide(axes, [cell.loss.value for cell in cells])
 
 
@@ -135,17 +138,12 @@ def _map(axes: Axes, x: Axis, y: Axis) -> None:
     _ticks(axes, y, "y")
 
 
-def _players(cell: CellSummary) -> list[int]:
-    found = [p for p, name in enumerate(cell.policies) if not is_oracle(cell, name)]
-    return found or list(range(len(cell.policies)))
-
-
 def _draw_best(axes: Axes, cells: Sequence[CellSummary], x: Axis, y: Axis, look: dict[str, Look]) -> None:
-    """A map of the policy that loses least; pale where others cannot be told apart from it."""
+    """A map of the learner that loses least; pale where others cannot be told apart from it."""
     colours = np.ones((len(y.keys), len(x.keys), 3))
     used: dict[str, str] = {}
     for cell in cells:
-        players = _players(cell)
+        players = learners(cell)
         best = min(players, key=lambda p: float(cell.loss.value[p]))
         name = cell.policies[best]
         used[name] = look[name].colour
@@ -154,7 +152,7 @@ def _draw_best(axes: Axes, cells: Sequence[CellSummary], x: Axis, y: Axis, look:
         colours[y.place(cell), x.place(cell)] = 1 - 0.45 * (1 - colour) if tied else colour
     axes.imshow(colours, origin="lower", aspect="auto", interpolation="nearest")
     _map(axes, x, y)
-    drawing.title(axes, "", "loses least  (pale: others are as good)")
+    drawing.title(axes, "", "the best learner  (pale: others are as good)")
     patches = [Patch(color=colour, label=drawing.plain(name, 24)) for name, colour in used.items()]
     axes.legend(
         handles=patches,
@@ -167,35 +165,37 @@ def _draw_best(axes: Axes, cells: Sequence[CellSummary], x: Axis, y: Axis, look:
 
 
 def _draw_ratio(axes: Axes, cells: Sequence[CellSummary], x: Axis, y: Axis) -> None:
-    """A map of the best learner's regret over that of the policy that knows the system."""
+    """A map of the best learner's regret, over that of the policy that knows the system if one does."""
     values = np.full((len(y.keys), len(x.keys)), np.nan)
-    against = ""
+    compared = any(knows_system(cells[0], policy) for policy in cells[0].policies)
     for cell in cells:
-        against, least = reference(cell)
-        learners = [p for p in _players(cell) if not hasattr(cell.cell.policies[cell.policies[p]], "system")]
-        best = float(cell.loss.value[learners or _players(cell)].min())
+        least = reference(cell)[1] if compared else 1.0
         if least > 0:
-            values[y.place(cell), x.place(cell)] = best / least
+            values[y.place(cell), x.place(cell)] = float(cell.loss.value[learners(cell)].min()) / least
     finite = values[np.isfinite(values) & (values > 0)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (1.0, 2.0)
+    low, high = (min(low, 1.0), max(high, 2.0)) if compared else (low, max(high, 1.2 * low))
     shown = axes.imshow(
         values,
         origin="lower",
         aspect="auto",
         interpolation="nearest",
         cmap="YlOrBr",
-        norm=LogNorm(min(low, 1.0), max(high, 2.0)),
+        norm=LogNorm(low, high),
     )
     if len(x.keys) <= MOST_WRITTEN and len(y.keys) <= MOST_WRITTEN:
         for (j, i), value in np.ndenumerate(values):
             if np.isfinite(value):
-                dark = value > (min(low, 1.0) * max(high, 2.0)) ** 0.5 * 1.6
+                dark = value > 1.6 * (low * high) ** 0.5
                 axes.text(
                     i, j, f"{value:.2g}", ha="center", va="center", fontsize=9, color="w" if dark else "k"
                 )
     _map(axes, x, y)
-    axes.figure.colorbar(shown, ax=axes, format="%g", shrink=0.9)
-    drawing.title(axes, "", f"best learner: times {against.removeprefix('the ')}")
+    bar = axes.figure.colorbar(shown, ax=axes, shrink=0.9, ticks=LogLocator(subs=(1, 2, 5)), format="%g")
+    bar.ax.minorticks_off()
+    drawing.title(
+        axes, "", "its regret, times that of the known system" if compared else "its regret per round"
+    )
 
 
 def _draw_time(axes: Axes, summary: Summary, cell: CellSummary, look: dict[str, Look]) -> None:

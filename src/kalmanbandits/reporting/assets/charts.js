@@ -44,8 +44,11 @@ const Charts = (() => {
     return (x) => (b > a ? from + ((f(x) - a) / (b - a)) * (to - from) : (from + to) / 2);
   }
 
-  function range(values, log) {
-    const used = values.filter((v) => v !== null && Number.isFinite(v) && (!log || v > 0));
+  // What the values and their intervals need; a log scale does not follow an interval down to 0.
+  function range(values, log, ends = []) {
+    let used = values.filter((v) => v !== null && Number.isFinite(v) && (!log || v > 0));
+    const floor = log ? Math.min(...used) / 3 : -Infinity;
+    used = used.concat(ends.filter((v) => v !== null && Number.isFinite(v) && v >= floor));
     if (!used.length) return log ? [0.1, 1] : [0, 1];
     let low = Math.min(...used), high = Math.max(...used);
     if (log) return [low / 1.15, Math.max(high, low * 1.05) * 1.15];
@@ -113,7 +116,8 @@ const Charts = (() => {
     const points = spec.x.points;
     let [x0, x1] = [Math.min(...xs), Math.max(...xs)];
     if (points) [x0, x1] = [x0 - 0.5, x1 + 0.5];
-    const [y0, y1] = spec.y.domain || range(spec.series.flatMap((s) => [...s.y, ...s.low, ...s.high]), spec.y.log);
+    const [y0, y1] = spec.y.domain || range(spec.series.flatMap((s) => s.y), spec.y.log,
+      spec.series.flatMap((s) => [...s.low, ...s.high]));
     const X = scale(x0, x1, box.left + (points ? 0 : 8), box.right - (points ? 0 : 8), spec.x.log);
     const Y = scale(y0, y1, box.bottom, box.top, spec.y.log);
     const inside = (v) => v !== null && (!spec.y.log || v > 0);
@@ -122,7 +126,8 @@ const Charts = (() => {
     xTicks(svg, box, spec.x.ticks || own, X);
     for (const at of spec.y.log ? logTicks(y0, y1) : linearTicks(y0, y1, height / 70)) {
       node("line", { x1: box.left, x2: box.right, y1: Y(at), y2: Y(at), stroke: GRID }, svg);
-      node("text", { x: box.left - 8, y: Y(at) + 4, "text-anchor": "end", fill: SOFT, "font-size": 12 }, svg, plain(at));
+      node("text", { x: box.left - 8, y: Y(at) + 4, "text-anchor": "end", fill: SOFT, "font-size": 12, class: "ytick" },
+        svg, plain(at));
     }
     labels(svg, box, spec.x.title, spec.y.title);
     if (spec.mark !== undefined && spec.mark !== null && !points) {

@@ -44,8 +44,8 @@
   function drawSweep() {
     const g = group(), host = byId("sweep");
     const all = state.by < 0 ? slice(state.x, -1) : slice(state.x, state.by);
-    const everything = all.flatMap((c) => visible().flatMap(([, i]) => [c.loss[i], c.low[i], c.high[i]]));
-    const domain = Charts.range(everything, state.log);
+    const each = (take) => all.flatMap((c) => visible().flatMap(([, i]) => take(c, i)));
+    const domain = Charts.range(each((c, i) => [c.loss[i]]), state.log, each((c, i) => [c.low[i], c.high[i]]));
     let parts = [[null, all]];
     if (state.by >= 0) {
       const texts = g.parameters[state.by].texts;
@@ -70,11 +70,11 @@
     [...host.querySelectorAll(".drawn")].forEach((chart, i) => panel(chart, parts[i][1], domain, parts.length > 1 ? 280 : 420));
   }
 
-  // White at 1, ever darker up to 30 times as much; below 1 blue.
-  function ratioColour(ratio) {
-    const t = Math.max(-1, Math.min(1, Math.log(ratio) / Math.log(30)));
+  // White at 1, ever darker up to the largest; below 1 blue.
+  function ratioColour(ratio, largest) {
+    const t = Math.max(-1, Math.min(1, Math.log(ratio) / Math.log(largest)));
     const end = t < 0 ? [0, 96, 160] : [150, 40, 0];
-    const part = Math.sqrt(Math.abs(t));
+    const part = Math.abs(t);
     return `rgb(${end.map((c) => Math.round(255 + (c - 255) * part)).join(",")})`;
   }
 
@@ -88,9 +88,9 @@
     const at = (c) => ({ i: c.at[state.x], j: c.at[state.by] });
     const mark = cells.indexOf(cell());
     const pick = (place) => chooseCell(g.cells.indexOf(cells[place]));
-    const players = visible().filter(([p]) => !data.policies[p].oracle);
+    const players = visible().filter(([p]) => data.policies[p].learner);
     Charts.heat(byId("best"), { ...axes, mark, pick, cells: cells.map((c) => {
-      if (!players.length) return { ...at(c), fill: "#fff", lines: [c.name, "no policy is switched on"] };
+      if (!players.length) return { ...at(c), fill: "#fff", lines: [c.name, "no learner is switched on"] };
       const [p, i] = players.reduce((a, b) => (c.loss[b[1]] < c.loss[a[1]] ? b : a));
       const rivals = players.filter(([, k]) => k !== i && c.rank[k] === c.rank[i]).length;
       const sure = rivals ? `not told apart from ${rivals} other${rivals > 1 ? "s" : ""}` : "better than all others";
@@ -105,10 +105,13 @@
       return entry;
     }));
     const chosen = g.policies[state.policy];
+    const ratioOf = (c) => (c.reference > 0 ? c.loss[state.policy] / c.reference : null);
+    const largest = Math.max(3, ...cells.map(ratioOf));
     Charts.heat(byId("ratio"), { ...axes, mark, pick, cells: cells.map((c) => {
-      const ratio = c.reference > 0 ? c.loss[state.policy] / c.reference : null;
+      const ratio = ratioOf(c);
       const text = ratio === null ? "–" : ratio.toPrecision(ratio < 10 ? 2 : 3);
-      return { ...at(c), fill: ratio === null ? "#fff" : ratioColour(ratio), text, ink: ratio > 8 ? "#fff" : "#1a1a1a",
+      return { ...at(c), fill: ratio === null ? "#fff" : ratioColour(ratio, largest), text,
+        ink: ratio > Math.sqrt(largest) ? "#fff" : "#1a1a1a",
         lines: [c.name, data.policies[chosen].name, `${text} times ${g.reference}`] };
     }) });
     byId("ratio-of").textContent = g.reference;
@@ -169,7 +172,7 @@
     const g = group();
     state.cell = Math.floor(g.cells.length / 2);
     [state.x, state.by] = g.axes;
-    state.policy = Math.max(0, g.policies.findIndex((p) => !data.policies[p].oracle));
+    state.policy = Math.max(0, g.policies.findIndex((p) => data.policies[p].learner));
     fill(byId("cell"), g.cells.map((c) => c.name), state.cell);
     draw();
   }
