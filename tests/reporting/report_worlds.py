@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kalmanbandits.policies import UBSS
-from kalmanbandits.reporting.paper import PaperData, paper_data
+from kalmanbandits.reporting.paper.data import PaperData, paper_data
 from kalmanbandits.reporting.summary import CellSummary, Summary
 from kalmanbandits.statistics.intervals import mean, over_time, ranks
 from kalmanbandits.studies import Study, library_study, parse_study
@@ -95,7 +95,9 @@ def made_up(losses: Losses, *, angles: int = 17, runs: int = 40, noise: float = 
         system = SimpleNamespace(index=0, group=group, parameters={"theta": theta}, policies=policies)
         system.system = rotation(theta=theta)
         history = over_time(final[:, :, None] * 10, [10])
-        return CellSummary(system, tuple(names), final, mean(final), history, ranks(final))  # type: ignore[arg-type]
+        return CellSummary(
+            system, tuple(names), tuple(range(runs)), final, mean(final), history, ranks(final)
+        )  # type: ignore[arg-type]
 
     point = 5 * math.pi / 8
     specs: dict[str, Any] = dict.fromkeys(everyone, UBSS(arms=2, bonus="printed", B_c=10.0, B_R=20.0))

@@ -18,11 +18,12 @@ from report_worlds import made_up, small_paper_study, sweep_study
 
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.reporting import drawing, write_report
-from kalmanbandits.reporting.figure import paper_figure
+from kalmanbandits.reporting.grids import main_axes, varied
 from kalmanbandits.reporting.overview import overview_figure
-from kalmanbandits.reporting.paper import paper_data
+from kalmanbandits.reporting.paper.data import paper_data
+from kalmanbandits.reporting.paper.figure import paper_figure
 from kalmanbandits.reporting.style import DASHES, MARKERS, looks
-from kalmanbandits.reporting.summary import summarise, swept
+from kalmanbandits.reporting.summary import summarise
 from kalmanbandits.statistics.intervals import mean, ranks
 from kalmanbandits.studies import Results, parse_study, run_study
 
@@ -68,11 +69,16 @@ def test_the_table_agrees_with_the_store(sweep_report: Path) -> None:
     assert {row["noise_variance"] for row in rows if row["group"] == "turning"} == {""}
 
 
-def test_a_sweep_is_recognised(sweep_report: Path) -> None:
+def test_grids_are_recognised(sweep_report: Path) -> None:
     groups = summarise(Results.open(sweep_report)).groups
-    assert swept(groups["turning"]) == "theta"
-    assert swept(groups["noisy kinds"]) is None
-    assert swept(groups["turning"][:1]) is None
+    (theta,) = varied(groups["turning"])
+    assert (theta.label, theta.numbers, theta.texts) == ("θ", (1.0, 2.0, 3.0), ("1", "2", "3"))
+    assert [theta.place(cell) for cell in groups["turning"]] == [2, 0, 1]
+    assert varied(groups["turning"][:1]) == []
+    axes = varied(groups["noisy kinds"])
+    assert [axis.name for axis in axes] == ["theta", "noise_variance"]
+    assert main_axes(axes) == (0, 1)
+    assert main_axes(varied(groups["turning"])) == (0, -1)
 
 
 def test_one_run_is_enough_for_a_report(tmp_path: Path) -> None:
@@ -80,15 +86,6 @@ def test_one_run_is_enough_for_a_report(tmp_path: Path) -> None:
     assert all(path.stat().st_size for path in paths)
     paths = write_report(run_study(small_paper_study(runs=1), tmp_path / "paper"), tmp_path / "paper")
     assert all(path.stat().st_size for path in paths)
-
-
-def test_an_unfinished_study_has_no_report(sweep_report: Path) -> None:
-    class Unfinished:
-        study = Results.open(sweep_report).study
-        complete = False
-
-    with pytest.raises(InvalidArgument, match="complete"):
-        write_report(Unfinished(), sweep_report)  # type: ignore[arg-type]
 
 
 def test_a_study_without_regret_has_no_report(tmp_path: Path) -> None:
@@ -192,7 +189,7 @@ before = [repr(matplotlib.rcParams[key]) for key in keys]
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from report_worlds import made_up
-from kalmanbandits.reporting.figure import paper_figure
+from kalmanbandits.reporting.paper.figure import paper_figure
 paper_figure(made_up(lambda policy, theta: 90.0, angles=5), Path(sys.argv[2]))
 assert [repr(matplotlib.rcParams[key]) for key in keys] == before
 print("matplotlib.pyplot" in sys.modules)

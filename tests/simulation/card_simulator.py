@@ -18,7 +18,7 @@ from card_cases import CASES, OPTIONS, STUDY
 import kalmanbandits as kb
 from kalmanbandits.simulation import gpu, gpu_kernel
 from kalmanbandits.studies import run_study
-from kalmanbandits.studies.spec import parse_study
+from kalmanbandits.studies.document.spec import parse_study
 
 
 class Fields:

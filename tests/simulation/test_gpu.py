@@ -18,7 +18,7 @@ import kalmanbandits as kb
 from kalmanbandits import streams
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.studies import Results, StoreRefused, run_study
-from kalmanbandits.studies.spec import parse_study
+from kalmanbandits.studies.document.spec import parse_study
 from kalmanbandits.systems.replay import Replay
 
 HERE = Path(__file__).parent

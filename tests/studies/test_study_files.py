@@ -19,9 +19,9 @@ from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.policies import UBSS, UCB, KalmanGreedy
 from kalmanbandits.simulation import Clairvoyant
 from kalmanbandits.studies import Changes, StudyError, library_study, load_study, parse_study
-from kalmanbandits.studies.arithmetic import number
-from kalmanbandits.studies.grids import thinned
-from kalmanbandits.studies.lines import key_lines
+from kalmanbandits.studies.document.arithmetic import number
+from kalmanbandits.studies.document.grids import thinned
+from kalmanbandits.studies.document.lines import key_lines
 from kalmanbandits.systems import autoregressive, random_walk, rotation
 
 HEAD = "rounds = 100\nruns = 2\n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from kalmanbandits.backtesting.stretches import axis_name, edges, means, shares,
 from kalmanbandits.errors import Array
 from kalmanbandits.reporting import tables
 from kalmanbandits.reporting.document import assemble, chips, image
+from kalmanbandits.reporting.html import escape
 from kalmanbandits.reporting.style import DASHES, digits, looks, minus
 from kalmanbandits.statistics.intervals import Interval
 from kalmanbandits.systems.availability import GAP

@@ -13,7 +13,7 @@ from kalmanbandits.backtesting.following import follow
 from kalmanbandits.backtesting.page import backtest_page
 from kalmanbandits.backtesting.recommendation import recommend
 from kalmanbandits.backtesting.result import Backtest
-from kalmanbandits.errors import FileFormatError
+from kalmanbandits.errors import StoreRefused
 from kalmanbandits.reporting import drawing
 from kalmanbandits.statistics.intervals import Interval
 
@@ -70,12 +70,12 @@ def check_folder(folder: Path) -> None:
     """Whether a report may be written there: a new folder, an empty one, or that of an earlier backtest."""
     if folder.exists() and any(folder.iterdir()) and not _is_ours(folder / NUMBERS):
         names = sorted(path.name for path in folder.iterdir())
-        raise FileFormatError(
+        raise StoreRefused(
             f"{folder} holds {names[0]} and is not the folder of a backtest (give an empty or new one)"
         )
 
     if is_edited(folder / AGENT):
-        raise FileFormatError(
+        raise StoreRefused(
             f"{folder / AGENT} was changed since a backtest wrote it (move it away, or give another folder)"
         )
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+
+from kalmanbandits.studies.document.lines import Table
 
 SHOWN = 5
 UNIMPORTANT = ("name", "title", "report")  # of a study: the numbers do not depend on them
 
 
-def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+def differences(old: Table, new: Table, where: tuple[str, str] = ("in the store", "now")) -> list[str]:
     """A line for each key of a study that has another value, or is on one side only.
 
     >>> differences({"runs": 100, "systems": [{"theta": 1}]}, {"runs": 10, "systems": [{"theta": 1}]})
@@ -19,7 +20,7 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     a, b = dict(_leaves(before)), dict(_leaves(after))
     nothing = object()
     return [
-        f"{key}: {_shown(a, key)} in the store, {_shown(b, key)} now"
+        f"{key}: {_shown(a, key)} {where[0]}, {_shown(b, key)} {where[1]}"
         for key in dict.fromkeys([*a, *b])
         if a.get(key, nothing) != b.get(key, nothing)
     ]
@@ -31,7 +32,7 @@ def listed(items: Sequence[str]) -> str:
     return "; ".join(items[:SHOWN]) + more
 
 
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
     if isinstance(value, dict) and value:
         for key, item in value.items():
             yield from _leaves(item, f"{path}.{key}" if path else str(key))
@@ -42,5 +43,5 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def _shown(leaves: dict[str, Any], key: str) -> str:
+def _shown(leaves: Table, key: str) -> str:
     return repr(leaves[key]) if key in leaves else "nothing"

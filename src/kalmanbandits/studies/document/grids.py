@@ -15,11 +15,10 @@ import inspect
 import itertools
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from kalmanbandits.policies.spec import nearest
-from kalmanbandits.studies.arithmetic import number
-from kalmanbandits.studies.lines import Path, Source
+from kalmanbandits.studies.document.arithmetic import number
+from kalmanbandits.studies.document.lines import Path, Source, Table
 
 LONGEST = 100_000  # points of a grid, and cells of a study
 Parameters = Mapping[str, inspect.Parameter]
@@ -40,7 +39,7 @@ def takes_word(parameter: inspect.Parameter) -> bool:
     return str(parameter.annotation) == "int | str"
 
 
-def value(source: Source, path: Path, given: Any, parameter: inspect.Parameter) -> Any:
+def value(source: Source, path: Path, given: object, parameter: inspect.Parameter) -> object:
     """One value of a parameter: text where a number belongs is calculated, in lists too."""
     if isinstance(given, str) and not takes_text(parameter):
         try:
@@ -55,8 +54,8 @@ def value(source: Source, path: Path, given: Any, parameter: inspect.Parameter) 
 
 
 def axis(
-    source: Source, path: Path, given: Any, parameter: inspect.Parameter, at_most: int | None = None
-) -> list[Any] | None:
+    source: Source, path: Path, given: object, parameter: inspect.Parameter, at_most: int | None = None
+) -> list[object] | None:
     """The values of a grid, or None where `given` is one value; `at_most` thins a grid, keeping its ends."""
     if isinstance(given, dict):
         points = _table(source, path, given, parameter, at_most)
@@ -69,7 +68,7 @@ def axis(
     return thinned(points, at_most) if at_most is not None else points
 
 
-def thinned(points: list[Any], at_most: int) -> list[Any]:
+def thinned(points: list[object], at_most: int) -> list[object]:
     """At most so many of the points, evenly spread, the ends among them.
 
     >>> thinned([0, 1, 2, 3, 4, 5, 6, 7, 8], at_most=5)
@@ -84,8 +83,8 @@ def thinned(points: list[Any], at_most: int) -> list[Any]:
 
 
 def _table(
-    source: Source, path: Path, given: dict[str, Any], parameter: inspect.Parameter, at_most: int | None
-) -> list[Any]:
+    source: Source, path: Path, given: Table, parameter: inspect.Parameter, at_most: int | None
+) -> list[object]:
     for key in given:
         if key not in ("values", "from", "to", "count", "step"):
             hint = nearest(key, ("values", "from", "to", "count", "step"))
@@ -108,7 +107,7 @@ def _table(
                 (*path, "count"), f"count must be an integer from 1 to {LONGEST}, got {count!r}"
             )
         count = count if at_most is None else min(count, at_most)
-        return evenly(first, last, count)
+        return list(evenly(first, last, count))
     step = _real(source, (*path, "step"), given["step"])
     steps = (last - first) / step if step else math.inf
     if not 0 <= steps < LONGEST:
@@ -119,7 +118,7 @@ def _table(
     return [first + step * i for i in range(math.floor(steps * (1 + 1e-12) + 1e-9) + 1)]
 
 
-def evenly(first: float | int, last: float | int, count: int) -> list[Any]:
+def evenly(first: float | int, last: float | int, count: int) -> list[object]:
     """`count` points from `first` to `last`, both included; whole numbers where all of them are whole.
 
     >>> evenly(0, 1, 3), evenly(1, 5, 3)
@@ -130,10 +129,10 @@ def evenly(first: float | int, last: float | int, count: int) -> list[Any]:
     spread, whole = last - first, isinstance(first, int) and isinstance(last, int)
     if whole and spread % (count - 1) == 0:
         return [first + spread // (count - 1) * i for i in range(count)]
-    return [float(first + spread * i / (count - 1)) for i in range(count - 1)] + [float(last)]
+    return [*(float(first + spread * i / (count - 1)) for i in range(count - 1)), float(last)]
 
 
-def _real(source: Source, path: Path, given: Any) -> float | int:
+def _real(source: Source, path: Path, given: object) -> float | int:
     if isinstance(given, str):
         try:
             given = number(given)
@@ -149,8 +148,8 @@ def _key(path: Path) -> str:
 
 
 def combinations(
-    source: Source, path: Path, given: dict[str, Any], parameters: Parameters, points: int | None = None
-) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    source: Source, path: Path, given: Table, parameters: Parameters, points: int | None = None
+) -> list[tuple[Table, Table]]:
     """(the values of the grids, all values) for each point of the product of the grids."""
     spanning = [key for key in given if axis(source, (*path, key), given[key], parameters[key]) is not None]
     at_most = None if points is None else max(2, int(points ** (1 / max(1, len(spanning))) + 1e-9))
@@ -169,7 +168,7 @@ def combinations(
 def check_keys(
     source: Source,
     path: Path,
-    given: dict[str, Any],
+    given: Table,
     parameters: Parameters,
     what: str,
     extra: Iterable[str],

@@ -8,11 +8,13 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from kalmanbandits.errors import InvalidArgument
 
 Path = tuple[str | int, ...]  # ("systems", 0, "theta")
+Table = dict[str, object]  # a TOML table: values are text, numbers, Booleans, dates, lists and tables
+DEEPEST = 50  # tables and lists inside each other
+LONGEST_MESSAGE = 1000  # characters: a value may be of any length
 
 _TOKEN = re.compile(
     r'"""(?:\\.|[^\\])*?"{3,5}'  # strings first: what is inside them is no structure
@@ -40,11 +42,13 @@ class Source:
     def __init__(self, text: str, name: str = "study") -> None:
         self.text, self.name = text, name
         try:
-            self.data: dict[str, Any] = tomllib.loads(text)
+            self.data: Table = tomllib.loads(text)
         except ValueError as error:  # a syntax error, which names its line; or an absurdly long number
             raise StudyError(f"{name} is not TOML: {error}") from None
         except RecursionError:
             raise StudyError(f"{name} is not TOML that can be read: it is nested too deep") from None
+        if depth(self.data) > DEEPEST:  # `a.a.a.a = 1` nests without brackets
+            raise StudyError(f"{name} is not TOML that can be read: it is nested too deep")
         self._lines = key_lines(text)
 
     def line(self, path: Path) -> int:
@@ -56,7 +60,26 @@ class Source:
 
     def error(self, path: Path, message: str) -> StudyError:
         """An error that stands at `path`."""
+        if len(message) > LONGEST_MESSAGE:
+            message = f"{message[: LONGEST_MESSAGE // 2]} … {message[-LONGEST_MESSAGE // 2 :]}"
         return StudyError(f"{self.name}, line {self.line(path)}: {message}")
+
+
+def depth(value: object) -> int:
+    """How deep tables and lists are nested, counted without recursion.
+
+    >>> depth({"a": [[1]], "b": 2})
+    3
+    """
+    deep, level = 0, [value]
+    while level := [
+        item
+        for outer in level
+        if isinstance(outer, (dict, list))
+        for item in (outer.values() if isinstance(outer, dict) else outer)
+    ]:
+        deep += 1
+    return deep
 
 
 def key_lines(text: str) -> dict[Path, int]:

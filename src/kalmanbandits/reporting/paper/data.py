@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kalmanbandits.errors import Array, InvalidArgument
-from kalmanbandits.reporting.summary import CellSummary, Summary
+from kalmanbandits.policies import UBSS
+from kalmanbandits.policies.spec import Spec
+from kalmanbandits.reporting.summary import CellSummary, Summary, in_common
 from kalmanbandits.statistics.intervals import Interval, percent_gain
 from kalmanbandits.theory import regret_floor
 
@@ -23,6 +26,26 @@ MEANING = {
     BLUE: "nobody is better than Random",
     MIXED: "none of these: better than some only",
 }
+
+
+class Constants(NamedTuple):
+    """Those of the paper's bonus, and its width B_c B_R/δ."""
+
+    B_c: float
+    B_R: float
+    delta_b: float
+
+    @property
+    def width(self) -> float:
+        """B_c B_R/δ_b."""
+        return self.B_c * self.B_R / self.delta_b
+
+
+def constants(spec: Spec) -> Constants:
+    """The constants of a UBSS with the paper's bonus."""
+    if not isinstance(spec, UBSS):
+        raise InvalidArgument(f"[report] must name policies UBSS for the paper's figure, got {spec!r}")
+    return Constants(float(spec.B_c), float(spec.B_R), float(spec.delta_b))
 
 
 @dataclass(frozen=True)
@@ -65,7 +88,7 @@ class PaperData:
         """The comparator that plays at random: the last one."""
         return self.comparators[-1]
 
-    def losses(self, policy: str, where: Any = slice(None)) -> Array:
+    def losses(self, policy: str, where: NDArray[np.bool_] | slice = slice(None)) -> Array:
         """Regret per round of a policy at the angles `where`, shape (angles, runs)."""
         return np.asarray(np.stack([cell.of(policy) for cell in self.sweep])[where])
 
@@ -73,7 +96,7 @@ class PaperData:
         """Percent by which `policy` loses less than `other`, at each angle."""
         return percent_gain(self.losses(policy), self.losses(other))
 
-    def pooled_gain(self, policy: str, other: str, where: Any) -> Interval:
+    def pooled_gain(self, policy: str, other: str, where: NDArray[np.bool_]) -> Interval:
         """The same for the regret of all angles `where` taken together.
 
         A run has the same noise at every angle, so angles are added up within a run before runs are compared.
@@ -86,12 +109,11 @@ class PaperData:
         found = []
         for name, spec in self.scan.cell.policies.items():
             if name != self.comparators[0]:
-                constants: Any = spec
-                width = constants.B_c * constants.B_R / constants.delta_b
+                width = constants(spec).width
                 found.append((width, percent_gain(self.scan.of(name), self.scan.of(self.comparators[0]))))
         return sorted(found, key=lambda point: point[0])
 
-    def regions(self, policy: str) -> Any:
+    def regions(self, policy: str) -> NDArray[np.str_]:
         """The region of each angle when `policy` is the paper's UBSS, shape (angles,) of names.
 
         With G(a, b) the 95 % interval of the percentage by which a loses less than b:
@@ -111,29 +133,49 @@ class PaperData:
 
 def paper_data(summary: Summary) -> PaperData:
     """Find the parts that the study's [report] table names."""
-    roles = summary.study.report
-    try:
-        sweep = sorted(summary.group(roles["angles"]), key=_angle)
-        (windows,) = summary.group(roles["windows"])
-        (scan,) = summary.group(roles["scan"])
-        data = PaperData(
-            summary=summary,
-            literal=tuple(roles["literal"]),
-            corrected=tuple(roles["corrected"]),
-            comparators=tuple(roles["comparators"]),
-            known=tuple(roles["known"]),
-            sweep=tuple(sweep),
-            windows=windows,
-            scan=scan,
-            ends=tuple(sorted(summary.group(roles["ends"]), key=_angle)),
-        )
-    except KeyError as error:
-        raise InvalidArgument(f"[report] of a study with figure = 'paper' must have {error}") from None
+    data = PaperData(
+        summary=summary,
+        literal=_names(summary, "literal"),
+        corrected=_names(summary, "corrected"),
+        comparators=_names(summary, "comparators"),
+        known=_names(summary, "known"),
+        sweep=tuple(in_common(sorted(_cells(summary, "angles"), key=_angle))),
+        windows=_one(summary, "windows"),
+        scan=_one(summary, "scan"),
+        ends=tuple(sorted(_cells(summary, "ends"), key=_angle)),
+    )
     _check(data.sweep, [data.literal[0], *data.corrected, *data.comparators, *data.known])
     _check([data.windows], [*data.literal, *data.corrected, *data.comparators])
     _check([data.scan], data.comparators[:1])
     _check(data.ends, [data.literal[0], data.corrected[0]])
     return data
+
+
+def _role(summary: Summary, key: str) -> object:
+    if key not in summary.study.report:
+        raise InvalidArgument(f"[report] of a study with figure = 'paper' must have {key!r}")
+    return summary.study.report[key]
+
+
+def _names(summary: Summary, key: str) -> tuple[str, ...]:
+    names = _role(summary, key)
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise InvalidArgument(f"[report] {key} must be a list of labels of policies, got {names!r}")
+    return tuple(names)
+
+
+def _cells(summary: Summary, key: str) -> tuple[CellSummary, ...]:
+    cells = summary.group(str(_role(summary, key)))
+    if not all("theta" in cell.cell.parameters for cell in cells) and key in ("angles", "ends"):
+        raise InvalidArgument(f"[report] {key} must name systems with a grid of theta")
+    return cells
+
+
+def _one(summary: Summary, key: str) -> CellSummary:
+    cells = _cells(summary, key)
+    if len(cells) != 1:
+        raise InvalidArgument(f"[report] {key} must name one system, got a grid of {len(cells)}")
+    return cells[0]
 
 
 def spans(theta: Array) -> Array:
@@ -142,7 +184,7 @@ def spans(theta: Array) -> Array:
     return np.concatenate([theta[:1], middle, theta[-1:]])
 
 
-def runs_of(region: Any) -> list[tuple[str, int, int]]:
+def runs_of(region: Iterable[str]) -> list[tuple[str, int, int]]:
     """Neighbouring angles of one region taken together: name, first and last place.
 
     >>> runs_of(["blue", "blue", "grey"])
@@ -158,7 +200,10 @@ def runs_of(region: Any) -> list[tuple[str, int, int]]:
 
 
 def _angle(cell: CellSummary) -> float:
-    return float(cell.cell.parameters["theta"])
+    theta = cell.cell.parameters["theta"]
+    if not isinstance(theta, (int, float)):
+        raise InvalidArgument(f"[report] must name systems whose theta is a number, got {theta!r}")
+    return float(theta)
 
 
 def _check(cells: Sequence[CellSummary], names: Sequence[str]) -> None:
@@ -171,11 +216,11 @@ def _check(cells: Sequence[CellSummary], names: Sequence[str]) -> None:
                 )
 
 
-def is_end(theta: Array) -> Any:
+def is_end(theta: Array) -> NDArray[np.bool_]:
     """Whether an angle is 0 or 2π, within π/64."""
     return np.minimum(np.abs(theta), np.abs(2 * math.pi - theta)) < math.pi / 64
 
 
-def is_middle(theta: Array) -> Any:
+def is_middle(theta: Array) -> NDArray[np.bool_]:
     """Whether π/2 ≤ θ ≤ 3π/2: where the real parts of the eigenvalues of Γ are not positive."""
     return np.abs(theta - math.pi) <= math.pi / 2 + 1e-9

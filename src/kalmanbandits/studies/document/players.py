@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import inspect
 import re
+import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass
-from typing import Any
 
 from kalmanbandits.policies import POLICIES
 from kalmanbandits.policies.spec import Policy, Spec, nearest
 from kalmanbandits.simulation.oracles import Clairvoyant, FullInformation
-from kalmanbandits.studies.grids import check_keys, combinations
-from kalmanbandits.studies.lines import Path, Source
+from kalmanbandits.studies.document.grids import check_keys, combinations
+from kalmanbandits.studies.document.lines import Path, Source, Table
 from kalmanbandits.systems import LinearGaussianSystem
+
+LONGEST_LABEL = 80  # characters
 
 PLAYERS: dict[str, type[Spec]] = {
     **POLICIES,
@@ -42,7 +44,7 @@ class Player:
     path: Path
 
 
-def read_players(source: Source, path: Path, table: dict[str, Any], groups: list[str]) -> list[Player]:
+def read_players(source: Source, path: Path, table: Table, groups: list[str]) -> list[Player]:
     """Every label of one `[[policies]]` entry; `groups` are the names of the systems."""
     given = dict(table)
     name = given.pop("policy", None)
@@ -55,7 +57,7 @@ def read_players(source: Source, path: Path, table: dict[str, Any], groups: list
         raise source.error((*path, "policy"), f"policy must name a policy, got {name!r}{hint}{own}")
     cls = known[name]
     label, systems = given.pop("label", None), given.pop("systems", None)
-    if label is not None and (not isinstance(label, str) or not label.strip()):
+    if label is not None and not isinstance(label, str):
         raise source.error((*path, "label"), f"label must be text, got {label!r}")
     make: Callable[..., Spec] = cls
     constants = given.pop("constants", None)
@@ -91,15 +93,13 @@ def read_players(source: Source, path: Path, table: dict[str, Any], groups: list
     ]
 
 
-def _maker(make: Callable[..., Spec], values: dict[str, Any]) -> Callable[[LinearGaussianSystem], Spec]:
+def _maker(make: Callable[..., Spec], values: Table) -> Callable[[LinearGaussianSystem], Spec]:
     if "system" in inspect.signature(make).parameters:
         return lambda system: make(system=system, **values)
     return lambda system: make(arms=system.arms, **values)
 
 
-def _label(
-    source: Source, path: Path, label: str | None, name: str, varying: dict[str, Any], values: dict[str, Any]
-) -> str:
+def _label(source: Source, path: Path, label: str | None, name: str, varying: Table, values: Table) -> str:
     """The label with `{parameter}` filled in; without any, the values of the grids are put behind it."""
 
     def fill(match: re.Match[str]) -> str:
@@ -111,15 +111,30 @@ def _label(
         return _shown(values[match[1]])
 
     if label is not None and "{" in label:
-        return re.sub(r"\{([^{}]*)\}", fill, label)
-    return " ".join([label or name, *(f"{key}={_shown(item)}" for key, item in varying.items())])
+        made = re.sub(r"\{([^{}]*)\}", fill, label)
+    else:
+        made = " ".join([label or name, *(f"{key}={_shown(item)}" for key, item in varying.items())])
+    if not made.strip() or not printable(made, LONGEST_LABEL):
+        raise source.error(
+            (*path, "label"), f"label must be 1 to {LONGEST_LABEL} printable characters, got {made!r}"
+        )
+    return made
 
 
-def _shown(item: Any) -> str:
+def printable(text: str, longest: int) -> bool:
+    """Whether a text is one line of at most `longest` characters, none of them a control character.
+
+    >>> printable("cost in $", 80), printable("two\\nlines", 80)
+    (True, False)
+    """
+    return len(text) <= longest and not any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") for c in text)
+
+
+def _shown(item: object) -> str:
     return f"{item:.6g}" if isinstance(item, float) else str(item)
 
 
-def _restriction(source: Source, path: Path, systems: Any, groups: list[str]) -> tuple[str, ...] | None:
+def _restriction(source: Source, path: Path, systems: object, groups: list[str]) -> tuple[str, ...] | None:
     if systems is None:
         return None
     if not isinstance(systems, list) or not systems:

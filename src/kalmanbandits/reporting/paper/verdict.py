@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from kalmanbandits.reporting.paper import BLUE, GREY, WHITE, PaperData, is_end, is_middle
+from kalmanbandits.reporting.paper.data import BLUE, GREY, WHITE, PaperData, is_end, is_middle
 from kalmanbandits.reporting.style import minus, number, percent, signed
 from kalmanbandits.statistics.intervals import Interval, paired_difference, percent_gain
 

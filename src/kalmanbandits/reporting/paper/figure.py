@@ -13,10 +13,20 @@ from matplotlib.patches import Patch
 
 from kalmanbandits.errors import Array
 from kalmanbandits.reporting import drawing
-from kalmanbandits.reporting.paper import BLUE, GREY, MEANING, MIXED, WHITE, PaperData, runs_of, spans
+from kalmanbandits.reporting.paper.data import (
+    BLUE,
+    GREY,
+    MEANING,
+    MIXED,
+    WHITE,
+    PaperData,
+    constants,
+    runs_of,
+    spans,
+)
+from kalmanbandits.reporting.paper.verdict import ABOUT_TEN, ten_percent_at
 from kalmanbandits.reporting.style import BLACK, looks
 from kalmanbandits.reporting.style import GREY as GREY_LINE
-from kalmanbandits.reporting.verdict import ABOUT_TEN, ten_percent_at
 from kalmanbandits.statistics.intervals import Interval, percent_gain, stack
 
 SHADES: dict[str, dict[str, Any]] = {
@@ -185,8 +195,7 @@ def _draw_scan(axes: Axes, data: PaperData) -> None:
     axes.axhspan(*ABOUT_TEN, color="#F3C9A8", linewidth=0, zorder=0)
     axes.axhline(0, color=BLACK, linewidth=1)
     drawing.band(axes, width, together, looks(data.comparators[:1])[data.comparators[0]], "", markers=(0, 1))
-    literal: Any = data.windows.cell.policies[data.literal[0]]
-    at_literal = literal.B_c * literal.B_R / literal.delta_b
+    at_literal = constants(data.windows.cell.policies[data.literal[0]]).width
     axes.axvline(at_literal, color=GREY_LINE, linestyle="--", linewidth=1.5)
     axes.annotate("literal", (at_literal, 60), xytext=(5, 0), textcoords="offset points", fontsize=10.5)
     at = ten_percent_at(data.scanned)

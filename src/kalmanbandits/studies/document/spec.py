@@ -3,6 +3,7 @@
     name = "wind"                           # also: title
     rounds = 10_000
     runs = 100
+    first_run = 0                           # default 0: runs are numbered from here
     seed = 0                                # default 0
     checkpoints = 20                        # how many, or the rounds themselves; default 20
     measures = ["regret"]                   # default; also "reward", "pulls", "prediction_error"
@@ -24,22 +25,21 @@ system if it needs one, from the cell; `constants = "as_printed"` gives UBSS the
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 from kalmanbandits.errors import InvalidArgument, whole
 from kalmanbandits.policies.spec import nearest
 from kalmanbandits.simulation.simulate import check_checkpoints
-from kalmanbandits.studies.cells import Cell, read_cells
-from kalmanbandits.studies.changes import QUICK_POINTS, Changes
-from kalmanbandits.studies.lines import Source, StudyError
-from kalmanbandits.systems import LinearGaussianSystem
+from kalmanbandits.studies.document.cells import Cell, read_cells
+from kalmanbandits.studies.document.changes import QUICK_POINTS, Changes
+from kalmanbandits.studies.document.files import read_beside, read_document
+from kalmanbandits.studies.document.identity import fingerprint, identity
+from kalmanbandits.studies.document.lines import Source, StudyError, Table
+from kalmanbandits.studies.document.players import printable
 
 MEASURES = ("regret", "reward", "pulls", "prediction_error")
 KEYS = (
@@ -47,6 +47,7 @@ KEYS = (
     "title",
     "rounds",
     "runs",
+    "first_run",
     "seed",
     "checkpoints",
     "measures",
@@ -54,31 +55,51 @@ KEYS = (
     "policies",
     "report",
 )
-LARGEST = {"rounds": 10**12, "runs": 10**7, "seed": 2**63 - 1}
+LEAST = {"rounds": 1, "runs": 1, "first_run": 0, "seed": 0}
+LARGEST = {"rounds": 10**12, "runs": 10**7, "first_run": 10**12, "seed": 2**63 - 1}
+DEFAULTS = {"first_run": 0, "seed": 0}
 MOST_CHECKPOINTS = 10_000
+LONGEST = {"name": 100, "title": 300}  # characters
 
 
 @dataclass(frozen=True)
 class Study:
-    """What to play and what to keep. `text` is the TOML, `report` its table for the report.
+    """What to play and what to keep.
 
-    `files` holds the texts of the system files that the study names, `changes` what the command line changed,
-    `document` the TOML with those changes made.
+    Attributes
+    ----------
+    name, title
+        Words for people; no number depends on them.
+    rounds, runs, first_run, seed
+        Sizes: runs are numbered `first_run`, `first_run` + 1, …; the noise of a run depends on its number.
+    checkpoints
+        The rounds after which measures are kept, rising, the last one `rounds`.
+    measures
+        What is kept.
+    cells
+        Every system with the policies that play on it.
+    text, files, changes
+        The TOML, the texts of the system files it names, and what the command line changed.
+    document
+        The TOML with those changes made.
+    report
+        Its table for the report.
     """
 
     name: str
     title: str
     rounds: int
     runs: int
+    first_run: int
     seed: int
     checkpoints: tuple[int, ...]
     measures: tuple[str, ...]
     cells: list[Cell]
     text: str
-    report: dict[str, Any]
+    report: Table
     files: dict[str, str]
     changes: Changes
-    document: dict[str, Any]
+    document: Table
 
     @property
     def groups(self) -> list[str]:
@@ -90,30 +111,33 @@ class Study:
         """Rounds times policies over the whole study, by which progress is counted."""
         return self.rounds * self.runs * sum(len(cell.policies) for cell in self.cells)
 
-    def identity(self) -> dict[str, Any]:
-        """Everything the numbers depend on, as plain values: not the name, the title or the report."""
-        keys = ("rounds", "runs", "seed", "checkpoints", "measures")
-        return {
-            **{key: getattr(self, key) for key in keys},
-            "cells": [_cell_dict(cell) for cell in self.cells],
-        }
+    @property
+    def run_numbers(self) -> range:
+        """The numbers of its runs."""
+        return range(self.first_run, self.first_run + self.runs)
 
     def hash(self) -> str:
-        """A fingerprint of `identity()`."""
-        return hashlib.sha256(json.dumps(self.identity(), sort_keys=True).encode()).hexdigest()
+        """A fingerprint of everything the numbers depend on."""
+        return fingerprint(identity(self))
 
 
 def load_study(path: str | PathLike[str], changes: Changes | None = None) -> Study:
-    """The study in a TOML file.
+    """The study in a TOML file. (One in a text: `parse_study`.)
 
-    A study in a text of its own: `parse_study`.
+    Parameters
+    ----------
+    path
+        The file. System files that it names are looked for beside it.
+    changes
+        What to change: sizes, seed, `quick`.
+
+    Returns
+    -------
+    Study
+        A `StudyError` names file, line, key and value of what is wrong.
     """
     path = Path(path)
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except (OSError, ValueError) as error:
-        raise StudyError(f"{path} cannot be read: {error}") from error
-    return parse_study(text, changes, name=str(path), folder=path.parent)
+    return parse_study(read_document(path), changes, name=str(path), folder=path.parent)
 
 
 def parse_study(
@@ -124,7 +148,25 @@ def parse_study(
     folder: Path | None = None,
     files: Mapping[str, str] | None = None,
 ) -> Study:
-    r'''The study in a TOML text. The system files it names are read from `folder`, unless given as `files`.
+    r'''The study in a TOML text.
+
+    Parameters
+    ----------
+    text
+        The TOML.
+    changes
+        What to change: sizes, seed, `quick`.
+    name
+        What errors call the text; its stem is the name of a study that has none.
+    folder
+        Where the system files lie that the text names.
+    files
+        Their contents, instead of `folder`.
+
+    Returns
+    -------
+    Study
+        Checked: every system and every policy of it has been made.
 
     >>> study = parse_study("""
     ... rounds = 100
@@ -149,15 +191,13 @@ def parse_study(
                 (key,), f"{key!r} is not a key of a study{nearest(key, KEYS)}, got {data[key]!r}"
             )
     title = _text(source, data, "title", "")
-    rounds, runs, seed = (
-        _whole(source, data, key, least) for key, least in (("rounds", 1), ("runs", 1), ("seed", 0))
-    )
+    rounds, runs, first_run, seed = (_whole(source, data, key) for key in LEAST)
     checkpoints = _checkpoints(source, data.get("checkpoints", 20), rounds)
     report = data.get("report", {})
     if not isinstance(report, dict):
         raise source.error(("report",), f"report must be a table [report], got {report!r}")
     if files is None:
-        files = _read_files(data, folder)
+        files = {} if folder is None else read_beside(folder, _named_files(data))
     measures = _measures(source, data.get("measures", ["regret"]))
     cells = read_cells(source, data, files, QUICK_POINTS if changes.quick else None)
     return Study(
@@ -165,6 +205,7 @@ def parse_study(
         title=title,
         rounds=rounds,
         runs=runs,
+        first_run=first_run,
         seed=seed,
         checkpoints=checkpoints,
         measures=measures,
@@ -178,7 +219,18 @@ def parse_study(
 
 
 def library_study(name: str) -> Path:
-    """The path of a study that comes with the package, such as "paper"."""
+    """The path of a study that comes with the package.
+
+    Parameters
+    ----------
+    name
+        Such as "paper".
+
+    Returns
+    -------
+    Path
+        Its TOML file.
+    """
     folder = Path(str(resources.files("kalmanbandits.studies"))) / "library"
     known = sorted(path.stem for path in folder.glob("*.toml"))
     if name not in known:
@@ -186,32 +238,22 @@ def library_study(name: str) -> Path:
     return folder / f"{name}.toml"
 
 
-def _cell_dict(cell: Cell) -> dict[str, Any]:
-    def plain(spec: dict[str, Any]) -> dict[str, Any]:
-        return {key: item for key, item in spec.items() if key != "system"}  # it is the cell's
-
-    policies = [[label, plain(spec.to_dict())] for label, spec in cell.policies.items()]
-    system: LinearGaussianSystem = cell.system
-    return {
-        "group": cell.group,
-        "parameters": cell.parameters,
-        "system": system.to_dict(),
-        "policies": policies,
-    }
-
-
-def _text(source: Source, data: dict[str, Any], key: str, default: str) -> str:
+def _text(source: Source, data: Table, key: str, default: str) -> str:
     given = data.get(key, default)
     if not isinstance(given, str):
         raise source.error((key,), f"{key} must be text, got {given!r}")
+    if not printable(given, LONGEST[key]):
+        raise source.error(
+            (key,), f"{key} must be one line of at most {LONGEST[key]} printable characters, got {given!r}"
+        )
     return given
 
 
-def _whole(source: Source, data: dict[str, Any], key: str, least: int) -> int:
-    if key not in data and key != "seed":
+def _whole(source: Source, data: Table, key: str) -> int:
+    if key not in data and key not in DEFAULTS:
         raise source.error((), f"a study needs {key!r}, such as {key} = 100")
     try:
-        given = whole(key, data.get(key, 0), least)
+        given = whole(key, data.get(key, DEFAULTS.get(key)), LEAST[key])
     except InvalidArgument as error:
         raise source.error((key,), str(error)) from None
     if given > LARGEST[key]:
@@ -219,21 +261,20 @@ def _whole(source: Source, data: dict[str, Any], key: str, least: int) -> int:
     return given
 
 
-def _checkpoints(source: Source, given: Any, rounds: int) -> tuple[int, ...]:
-    count = given if isinstance(given, int) else len(given) if isinstance(given, list) else -1
-    if isinstance(given, bool) or count < 0:
-        raise source.error(
-            ("checkpoints",), f"checkpoints must be a number or a list of rounds, got {given!r}"
-        )
+def _checkpoints(source: Source, given: object, rounds: int) -> tuple[int, ...]:
+    path = ("checkpoints",)
+    if isinstance(given, bool) or not isinstance(given, (int, list)):
+        raise source.error(path, f"checkpoints must be a number or a list of rounds, got {given!r}")
+    count = given if isinstance(given, int) else len(given)
     if count > MOST_CHECKPOINTS:
-        raise source.error(("checkpoints",), f"checkpoints must be at most {MOST_CHECKPOINTS}, got {count}")
+        raise source.error(path, f"checkpoints must be at most {MOST_CHECKPOINTS}, got {count}")
     try:
         return tuple(int(point) for point in check_checkpoints(given, rounds))
     except (InvalidArgument, OverflowError) as error:
-        raise source.error(("checkpoints",), str(error)) from None
+        raise source.error(path, str(error)) from None
 
 
-def _measures(source: Source, given: Any) -> tuple[str, ...]:
+def _measures(source: Source, given: object) -> tuple[str, ...]:
     if not isinstance(given, list) or not given:
         raise source.error(("measures",), f"measures must be a list such as ['regret'], got {given!r}")
     for measure in given:
@@ -245,15 +286,10 @@ def _measures(source: Source, given: Any) -> tuple[str, ...]:
     return tuple(given)
 
 
-def _read_files(data: dict[str, Any], folder: Path | None) -> dict[str, str]:
-    """The texts of the files that systems name; what cannot be read is left out, and objected to there."""
+def _named_files(data: Table) -> list[str]:
+    """The files that systems name."""
     tables = data.get("systems")
-    files = {}
-    for table in tables if isinstance(tables, list) and folder is not None else ():
-        name = table.get("file") if isinstance(table, dict) else None
-        if isinstance(name, str) and folder is not None:
-            try:
-                files[name] = (folder / name).read_bytes().decode("utf-8")
-            except (OSError, ValueError):
-                continue
-    return files
+    named = (
+        [table.get("file") for table in tables if isinstance(table, dict)] if isinstance(tables, list) else []
+    )
+    return [name for name in named if isinstance(name, str)]

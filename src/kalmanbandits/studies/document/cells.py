@@ -6,16 +6,26 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.policies.spec import Spec, nearest
-from kalmanbandits.studies.grids import LONGEST, check_keys, combinations
-from kalmanbandits.studies.lines import Path, Source
-from kalmanbandits.studies.players import Player, check_labels, read_players
+from kalmanbandits.studies.document.grids import LONGEST, check_keys, combinations
+from kalmanbandits.studies.document.lines import Path, Source, Table
+from kalmanbandits.studies.document.players import Player, check_labels, read_players
 from kalmanbandits.systems import FAMILIES, LinearGaussianSystem
 
+T = TypeVar("T")
+
 GROUP_NAME = re.compile(r"\w[\w .,=+-]*")  # it names a folder of the store
+LONGEST_NAME = 60
+DEVICES = {
+    "con",
+    "prn",
+    "aux",
+    "nul",
+    *(f"{port}{i}" for port in ("com", "lpt") for i in range(10)),
+}  # Windows
 
 
 @dataclass(frozen=True)
@@ -28,21 +38,19 @@ class Cell:
 
     index: int
     group: str
-    parameters: dict[str, Any]
+    parameters: Table
     system: LinearGaussianSystem
     policies: dict[str, Spec]
 
 
-def read_cells(
-    source: Source, data: dict[str, Any], files: Mapping[str, str], points: int | None
-) -> list[Cell]:
+def read_cells(source: Source, data: Table, files: Mapping[str, str], points: int | None) -> list[Cell]:
     """Every cell of a study, group by group, the first grid of a group slowest.
 
     `files` holds the texts of the system files that are named; `points` bounds the cells of a group.
     """
     systems = _tables(source, data, "systems", "[[systems]]\nfamily = 'rotation'\ntheta = 1.0")
     policies = _tables(source, data, "policies", "[[policies]]\npolicy = 'UBSS'")
-    groups: dict[str, list[tuple[dict[str, Any], LinearGaussianSystem]]] = {}
+    groups: dict[str, list[tuple[Table, LinearGaussianSystem]]] = {}
     for i, table in enumerate(systems):
         path: Path = ("systems", i)
         name = _group_name(source, path, table, groups)
@@ -65,8 +73,8 @@ def read_cells(
 
 
 def read_systems(
-    source: Source, path: Path, table: dict[str, Any], files: Mapping[str, str], points: int | None = None
-) -> Iterable[tuple[dict[str, Any], LinearGaussianSystem]]:
+    source: Source, path: Path, table: Table, files: Mapping[str, str], points: int | None = None
+) -> Iterable[tuple[Table, LinearGaussianSystem]]:
     """The systems of one table, each with the values its grids take there."""
     given = {key: item for key, item in table.items() if key != "name"}
     if "file" in given:
@@ -97,11 +105,10 @@ def read_systems(
 
 
 def _spec(source: Source, player: Player, group: str, system: LinearGaussianSystem) -> Spec:
-    made: Spec = _made(source, player.path, f" (on the system {group!r})", player.make, {"system": system})
-    return made
+    return _made(source, player.path, f" (on the system {group!r})", player.make, {"system": system})
 
 
-def _made(source: Source, path: Path, where: str, make: Callable[..., Any], values: dict[str, Any]) -> Any:
+def _made(source: Source, path: Path, where: str, make: Callable[..., T], values: Table) -> T:
     """`make(**values)`; whatever it objects to becomes an error that stands at the key it names."""
     try:
         return make(**values)
@@ -112,7 +119,7 @@ def _made(source: Source, path: Path, where: str, make: Callable[..., Any], valu
         raise source.error(path, f"cannot be made: {type(error).__name__}: {error}{where}") from error
 
 
-def _from_file(source: Source, path: Path, name: Any, files: Mapping[str, str]) -> LinearGaussianSystem:
+def _from_file(source: Source, path: Path, name: object, files: Mapping[str, str]) -> LinearGaussianSystem:
     if not isinstance(name, str) or name not in files:
         raise source.error(
             path, f"file must be the path of a system's TOML file, got {name!r} (no such file)"
@@ -138,19 +145,29 @@ def one_system(source: Source) -> LinearGaussianSystem:
     return system
 
 
-def _tables(source: Source, data: dict[str, Any], key: str, example: str) -> list[dict[str, Any]]:
+def _tables(source: Source, data: Table, key: str, example: str) -> list[Table]:
     tables = data.get(key)
     if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
         raise source.error((key,), f"{key} must be tables [[{key}]], got {tables!r} (such as {example!r})")
     return tables
 
 
-def _group_name(source: Source, path: Path, table: dict[str, Any], taken: Iterable[str]) -> str:
+def _group_name(source: Source, path: Path, table: Table, taken: Iterable[str]) -> str:
     name = table.get("name", table.get("family", "system"))
-    if not isinstance(name, str) or not GROUP_NAME.fullmatch(name) or name.endswith((" ", ".")):
+    if (
+        not isinstance(name, str)
+        or not GROUP_NAME.fullmatch(name)
+        or name.endswith((" ", "."))
+        or len(name) > LONGEST_NAME
+    ):
         raise source.error(
             (*path, "name"),
-            f"name must be letters, digits, spaces and _.,=+- (it names a folder), got {name!r}",
+            f"name must be letters, digits, spaces and _.,=+-, at most {LONGEST_NAME} (it names a folder), "
+            f"got {name!r}",
+        )
+    if name.startswith("__") or name.lower().partition(".")[0] in DEVICES or name.lower() == "zarr.json":
+        raise source.error(
+            (*path, "name"), f"name must not be one that Zarr or the system keeps for itself, got {name!r}"
         )
     if name.lower() in {other.lower() for other in taken}:
         raise source.error(
