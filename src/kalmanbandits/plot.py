@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from kalmanbandits.backtesting.figure import STRETCHES, backtest_figure, draw_shares, heading, literal
+from kalmanbandits.backtesting.figure import STRETCHES, backtest_figure, draw_shares, heading
 from kalmanbandits.backtesting.result import Backtest
 from kalmanbandits.backtesting.stretches import edges, shares
 from kalmanbandits.errors import InvalidArgument, InvalidType
@@ -61,7 +61,7 @@ def regret(result: xarray.Dataset, *, per_round: bool = True) -> Figure:
     for place, name in enumerate(names):
         values = result.regret.values[place]  # run × checkpoint
         band = over_time(values, at) if per_round else mean(values.T)
-        drawing.band(axes, at, band, look[name], literal(name), markers=(place, len(names)))
+        drawing.band(axes, at, band, look[name], name, markers=(place, len(names)))
     axes.set_xlabel("rounds played")
     axes.set_ylabel("regret per round" if per_round else "regret, summed")
     runs = len(result.run)

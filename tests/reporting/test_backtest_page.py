@@ -32,7 +32,7 @@ def visit(browser: Any, folder: Path) -> Iterator[Visit]:  # noqa: F811
 def test_the_chart_is_drawn_and_policies_are_switched(visit: Visit) -> None:
     names = visit.curves("time")
     assert {"UBSS", "UCB", "Random"} <= set(names)
-    box = visit.page.locator("#time .scatterlayer").bounding_box()
+    box = visit.page.locator("#time svg").bounding_box()
     assert box["width"] > 600
     assert box["height"] > 200
     visit.chip("UCB").uncheck()
@@ -54,14 +54,18 @@ def test_the_recommendation_stands_at_the_top(visit: Visit) -> None:
 
 @in_browser
 def test_choices_and_predictions_are_drawn(visit: Visit) -> None:
-    assert visit.page.locator("#series .scatterlayer .trace").count() == 3  # a line for each airport
-    assert visit.page.locator("#series .heatmaplayer image").count() == 1
-    before = visit.page.locator("#series .heatmaplayer image").get_attribute("href")
+    assert visit.curves("series") == ["EWR", "JFK", "LGA"]
+    strip = visit.page.locator("#strip rect.heat")
+    assert strip.count() == 3 * 200
+
+    def dark() -> list[str]:
+        return strip.evaluate_all("cells => cells.map(cell => cell.getAttribute('fill'))")
+
+    before = dark()
     assert visit.page.locator("#who").input_value() == "UBSS"
     visit.page.select_option("#who", "Random")
-    visit.page.wait_for_timeout(300)
-    assert visit.page.locator("#series .heatmaplayer image").get_attribute("href") != before
-    assert visit.page.locator("#scatter .scatterlayer .point").count() > 100
+    assert dark() != before
+    assert visit.page.locator("#scatter circle").count() > 100
 
 
 @in_browser

@@ -12,25 +12,15 @@ from matplotlib.figure import Figure
 from kalmanbandits.backtesting.following import Followed, follow
 from kalmanbandits.backtesting.recommendation import Recommendation, recommend
 from kalmanbandits.backtesting.result import Backtest
-from kalmanbandits.backtesting.stretches import axis_name, edges, means, shares
+from kalmanbandits.backtesting.stretches import axis_name, dates_or_numbers, edges, means, shares
 from kalmanbandits.reporting import drawing
+from kalmanbandits.reporting.drawing import plain
 from kalmanbandits.reporting.style import BLACK, BLUE, VERMILION, looks
 from kalmanbandits.systems.replay import Replay
 
 STRETCHES = 240  # of a series or a strip
 POINTS = 1500  # of the scatter
 MOST_NAMES = 25  # arms beside an axis
-LONGEST = 24  # letters of a name beside an axis
-
-
-def literal(text: str) -> str:
-    """A text in which no `$` begins mathematics."""
-    return text.replace("$", r"\$")
-
-
-def short(text: str) -> str:
-    """A name that fits beside an axis."""
-    return literal(text if len(text) <= LONGEST else text[: LONGEST - 1] + "…")
 
 
 def backtest_figure(
@@ -42,7 +32,7 @@ def backtest_figure(
     top = 1.6 + 0.27 * len(result.names)
     strip = 1.4 + 0.16 * min(MOST_NAMES, max(6, result.replay.arms))
     figure = Figure(figsize=(14, top + 2.9 + strip + 0.8), layout="constrained")
-    figure.suptitle(literal(title), fontsize=15, fontweight="bold", x=0.01, ha="left")
+    figure.suptitle(plain(title, 90), fontsize=15, fontweight="bold", x=0.01, ha="left")
     grid = figure.add_gridspec(3, 2, height_ratios=[top, 2.9, strip])
     leads, time, series = (figure.add_subplot(grid[place]) for place in ((0, 0), (0, 1), (1, slice(None))))
     chosen, predicted = figure.add_subplot(grid[2, 0]), figure.add_subplot(grid[2, 1])
@@ -51,7 +41,7 @@ def backtest_figure(
     draw_leads(leads, result)
     draw_time(time, result, said.policy)
     draw_series(series, result.replay)
-    name = literal(said.policy)
+    name = plain(said.policy)
     draw_choices(chosen, result.choices[result.names.index(said.policy)], result.replay)
     heading(chosen, f"Which arm {name} chose when")
     draw_predictions(predicted, followed, result.replay, said.policy)
@@ -77,9 +67,9 @@ def draw_leads(axes: Axes, result: Backtest) -> None:
         axes.plot(
             [float(result.lead.value[p])], [y], look[name].marker, color=look[name].colour, markersize=7,
         )  # fmt: skip
-    axes.set_yticks(range(len(order)), [literal(result.names[p]) for p in order])
+    axes.set_yticks(range(len(order)), [plain(result.names[p]) for p in order])
     what = "saved" if result.replay.minimize else "gained"
-    axes.set_xlabel(f"{what} per round against always {short(repr(result.best_arm))}")
+    axes.set_xlabel(f"{what} per round against always {plain(repr(result.best_arm))}")
     heading(axes, "Gain over the best fixed arm  (95 %; thin: for all policies at once)")
 
 
@@ -98,7 +88,7 @@ def draw_time(axes: Axes, result: Backtest, named: str) -> None:
     axes.margins(x=0.01)
     time_axis(axes, result.replay)
     axes.set_ylabel("summed gain")
-    heading(axes, f"The same summed over time; bold: {literal(named)}")
+    heading(axes, f"The same summed over time; bold: {plain(named)}")
 
 
 def draw_series(axes: Axes, replay: Replay) -> None:
@@ -109,7 +99,7 @@ def draw_series(axes: Axes, replay: Replay) -> None:
     for a, name in enumerate(replay.names):
         axes.plot(
             x, values[:, a], linestyle=look[name].line, color=look[name].colour,
-            linewidth=1.4, alpha=0.9 if replay.arms <= 8 else 0.55, label=short(name),
+            linewidth=1.4, alpha=0.9 if replay.arms <= 8 else 0.55, label=plain(name),
         )  # fmt: skip
     if replay.arms <= 12:
         axes.legend(
@@ -148,7 +138,7 @@ def draw_shares(axes: Axes, share: Any, names: Any, ends: Any) -> None:
     axes.spines[["top", "right", "left", "bottom"]].set_visible(False)
     axes.tick_params(labelsize=10.5, length=0)
     if k <= MOST_NAMES:
-        axes.set_yticks(range(k), [short(name) for name in names])
+        axes.set_yticks(range(k), [plain(name) for name in names])
     else:
         axes.set_ylabel("arm")
     for line in np.arange(k - 1) + 0.5:
@@ -157,11 +147,11 @@ def draw_shares(axes: Axes, share: Any, names: Any, ends: Any) -> None:
 
 def draw_predictions(axes: Axes, followed: Followed, replay: Replay, name: str) -> None:
     """What was predicted for the chosen arm against what came."""
-    heading(axes, f"What {literal(name)} predicted, and what came")
+    heading(axes, f"What {plain(name)} predicted, and what came")
     at = followed.both
     if len(at) == 0:
         axes.text(
-            0.5, 0.5, f"{literal(name)} predicts nothing", transform=axes.transAxes, ha="center", va="center"
+            0.5, 0.5, f"{plain(name)} predicts nothing", transform=axes.transAxes, ha="center", va="center"
         )
         axes.set_xticks([])
         axes.set_yticks([])
@@ -184,14 +174,6 @@ def draw_predictions(axes: Axes, followed: Followed, replay: Replay, name: str) 
         )  # fmt: skip
 
 
-def dates_or_numbers(replay: Replay) -> Any:
-    """The place of every row on the axis of time."""
-    index = replay.index
-    if index is None or index.values.dtype.kind not in "Mf":
-        return np.arange(1, replay.rounds + 1)
-    return index.values
-
-
 def time_axis(axes: Axes, replay: Replay) -> None:
     """Short dates, or the name of what is counted."""
     if replay.index is not None and replay.index.dated:
@@ -199,4 +181,4 @@ def time_axis(axes: Axes, replay: Replay) -> None:
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
     else:
-        axes.set_xlabel(short(axis_name(replay)))
+        axes.set_xlabel(plain(axis_name(replay)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,14 @@ from kalmanbandits import __version__
 from kalmanbandits.backtesting.following import Followed
 from kalmanbandits.backtesting.recommendation import LOSES, OPEN, WINS, Recommendation, in_unit, left_out_line
 from kalmanbandits.backtesting.result import Backtest
-from kalmanbandits.backtesting.stretches import axis_name, edges, means, shares, span, when
+from kalmanbandits.backtesting.stretches import axis_name, edges, means, places, shares, span, ticks, when
 from kalmanbandits.errors import Array
 from kalmanbandits.reporting import tables
 from kalmanbandits.reporting.document import assemble, chips, image
+from kalmanbandits.reporting.drawing import marker_path
 from kalmanbandits.reporting.html import escape
-from kalmanbandits.reporting.style import DASHES, digits, looks, minus
+from kalmanbandits.reporting.style import OPEN as NO_INSIDE
+from kalmanbandits.reporting.style import STROKES, digits, looks, minus
 from kalmanbandits.statistics.intervals import Interval
 from kalmanbandits.systems.availability import GAP
 
@@ -86,6 +88,7 @@ def _choices(result: Backtest, said: Recommendation) -> str:
 always (first run).</p>
 <div class="controls"><label>Policy <select id="who">{options}</select></label></div>
 <div class="chart" id="series"></div>
+<div class="chart" id="strip"></div>
 """
 
 
@@ -114,7 +117,7 @@ def _policies(result: Backtest) -> str:
             part = minus(f"{100 * share.value:.1f} [{100 * share.low:.1f}, {100 * share.high:.1f}] %")
         rows.append([
             escape(result.names[p]), _cell(in_unit(result, result.reward[p])), _cell(result.lead[p]),
-            f"[{digits(float(lead.low))}, {digits(float(lead.high))}]", digits(float(result.behind.value[p])),
+            _ends(lead), digits(float(result.behind.value[p])),
             part, str(result.runs[p]),
         ])  # fmt: skip
     left_out = left_out_line(result)
@@ -122,8 +125,11 @@ def _policies(result: Backtest) -> str:
 
 
 def _cell(interval: Interval) -> str:
-    value, low, high = (digits(float(end)) for end in (interval.value, interval.low, interval.high))
-    return f"{value} [{low}, {high}]"
+    return f"{digits(float(interval.value))} {_ends(interval)}"
+
+
+def _ends(interval: Interval) -> str:
+    return minus(f"[{float(interval.low):.3g}, {float(interval.high):.3g}]")
 
 
 def _arms(result: Backtest) -> str:
@@ -180,28 +186,41 @@ def _method(result: Backtest) -> str:
 
 def _data(result: Backtest, said: Recommendation, followed: Followed) -> dict[str, Any]:
     replay = result.replay
-    look, arms = looks(result.names), looks(replay.names)
     at, gains = result.over_time()
     cuts = edges(replay.rounds, STRETCHES)
     both = followed.both
     some = both[np.linspace(0, len(both) - 1, min(len(both), POINTS)).astype(np.int64)] if len(both) else both
     return {
-        "policies": [
-            {"name": name, "colour": one.colour, "dash": DASHES[one.line]} for name, one in look.items()
-        ],
-        "arms": [
-            {"name": name, "colour": one.colour, "dash": DASHES[one.line]} for name, one in arms.items()
-        ],
+        "policies": _looks(result.names),
+        "arms": _looks(replay.names),
         "axis": axis_name(replay),
+        "unit": "cost" if replay.minimize else "reward",
+        "ticks": ticks(replay),
         "named": said.policy,
-        "at": when(replay, at - 1),
+        "at": places(replay, at - 1),
+        "when": when(replay, at - 1),
         "gains": _rounded(gains),
-        "stretches": when(replay, cuts[:-1]),
+        "from": places(replay, cuts[:-1]),
+        "since": when(replay, cuts[:-1]),
         "series": _rounded(replay.sign * means(replay.table, cuts).T),
         "shares": [_rounded(shares(row, replay.arms, cuts).T, 3) for row in result.choices],
         "predicted": _rounded(replay.sign * followed.predictions[some]),
         "came": _rounded(replay.sign * followed.outcomes[some]),
     }
+
+
+def _looks(names: Sequence[str]) -> list[dict[str, Any]]:
+    """How each of some curves is drawn."""
+    return [
+        {
+            "name": name,
+            "colour": one.colour,
+            "dash": STROKES[one.line],
+            "marker": marker_path(one.marker),
+            "open": one.marker in NO_INSIDE,
+        }
+        for name, one in looks(names).items()
+    ]
 
 
 def _rounded(values: Array, digits: int = 5) -> Any:

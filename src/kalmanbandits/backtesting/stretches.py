@@ -9,6 +9,8 @@ import numpy as np
 from kalmanbandits.errors import Array
 from kalmanbandits.systems.replay import Replay
 
+TICKS = 7  # dates beside an axis, at most
+
 
 def edges(rounds: int, most: int) -> Any:
     """The first row of each of at most `most` stretches of about equal length, and the end.
@@ -37,20 +39,48 @@ def shares(choices: Any, arms: int, at: Any) -> Array:
     return means(chosen, at)
 
 
-def when(replay: Replay, rows: Any) -> list[Any]:
-    """Where rows lie on the axis of time: dates or numbers of the index, else rounds from 1."""
-    index = replay.index
-    if index is None or index.values.dtype.kind not in "Mf":
-        return [int(row) + 1 for row in rows]
-    if index.dated:
-        return [index.label(int(row)) for row in rows]
-    return [float(index.values[int(row)]) for row in rows]
+def timed(replay: Replay) -> bool:
+    """Whether the table says when its rows were, in dates or numbers."""
+    return replay.index is not None and replay.index.values.dtype.kind in "Mf"
+
+
+def dates_or_numbers(replay: Replay) -> Any:
+    """The place of every row on the axis of time: dates or numbers of the index, else rounds from 1."""
+    if replay.index is None or not timed(replay):
+        return np.arange(1, replay.rounds + 1)
+    return replay.index.values
+
+
+def places(replay: Replay, rows: Any) -> list[float]:
+    """Where rows lie on the axis of time, as numbers; dates in seconds."""
+    values = dates_or_numbers(replay)[rows]
+    return [float(x) for x in (values.astype(np.int64) if values.dtype.kind == "M" else values)]
+
+
+def when(replay: Replay, rows: Any) -> list[str]:
+    """When rows were, as text."""
+    if replay.index is None:
+        return [f"round {int(row) + 1:,}" for row in rows]
+    return [replay.index.label(int(row)) for row in rows]
+
+
+def ticks(replay: Replay) -> list[dict[str, Any]] | None:
+    """Dates for an axis, evenly spaced; None where numbers will do."""
+    if replay.index is None or not replay.index.dated:
+        return None
+    values = replay.index.values
+    long = values[-1] - values[0] > np.timedelta64(3, "D")
+    at = np.linspace(values[0].astype(np.int64), values[-1].astype(np.int64), TICKS).astype("datetime64[s]")
+    texts = [str(one.astype("datetime64[D]") if long else one.astype("datetime64[m]")) for one in at]
+    return [
+        {"value": float(one.astype(np.int64)), "text": text.replace("T", " ")}
+        for one, text in zip(at, texts, strict=True)
+    ]
 
 
 def axis_name(replay: Replay) -> str:
     """What the axis of time shows."""
-    index = replay.index
-    return "round" if index is None or index.values.dtype.kind not in "Mf" else index.name
+    return replay.index.name if replay.index is not None and timed(replay) else "round"
 
 
 def span(replay: Replay) -> str:

@@ -24,16 +24,11 @@ def assemble(
     they are named by their hashes, so that a script which came in some other way would not run.
     """
     style, scripts = asset("page.css"), [asset("charts.js"), asset(script)]
-    looks_of_plotly = ""
-    if "Plotly." in scripts[-1]:
-        from plotly.offline import get_plotlyjs
-
-        scripts[0], looks_of_plotly = get_plotlyjs(), " 'unsafe-inline'"  # it writes style sheets of its own
     text = Template(asset("page.html")).substitute(
         title=escape(title),
         size=escape(size),
         policy=f"default-src 'none'; script-src {' '.join(map(_hash, scripts))}; "
-        f"style-src {looks_of_plotly or _hash(style)}; img-src data:; base-uri 'none'; form-action 'none'",
+        f"style-src {_hash(style)}; img-src data:; base-uri 'none'; form-action 'none'",
         style=style,
         contents="".join(f'<a href="#{escape(key)}">{escape(name)}</a>' for key, name, _ in sections),
         sections="\n".join(

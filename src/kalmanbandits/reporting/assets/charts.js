@@ -146,7 +146,7 @@ const Charts = (() => {
       }
       if (!points) {
         node("polyline", { points: keep.map((i) => `${X(s.x[i]).toFixed(1)},${y(s.y[i]).toFixed(1)}`).join(" "),
-          fill: "none", stroke: s.colour, "stroke-width": 2, "stroke-dasharray": s.dash, "stroke-linejoin": "round" }, g);
+          fill: "none", stroke: s.colour, "stroke-width": s.width || 2, "stroke-dasharray": s.dash, "stroke-linejoin": "round" }, g);
       }
       const every = Math.max(1, Math.ceil(keep.length / (width / 45)));
       keep.forEach((i, n) => {
@@ -158,7 +158,8 @@ const Charts = (() => {
           node("path", { d: s.marker, transform: `translate(${at[0].toFixed(1)} ${at[1].toFixed(1)}) scale(${points ? 1.25 : 1})`,
             fill: s.open ? "none" : s.colour, stroke: s.colour, "stroke-width": s.open ? 1.8 : 0.5 }, g);
         }
-        spots.push({ at, i, lines: [s.name, s.text[i], `${digits(s.y[i])} [${digits(s.low[i])}, ${digits(s.high[i])}]`] });
+        const ends = inside(s.low[i]) ? ` [${digits(s.low[i])}, ${digits(s.high[i])}]` : "";
+        spots.push({ at, i, lines: [s.name, s.text[i], digits(s.y[i]) + ends] });
       });
     });
     follow(host, svg, tip, spots, 40, spec.pick);
@@ -182,13 +183,13 @@ const Charts = (() => {
     if (pick) svg.addEventListener("click", () => { if (found) pick(found.i); });
   }
 
-  // spec: x {title, texts}, y {title, texts}, cells [{i, j, fill, faint, text, ink, lines}], pick(place), mark
+  // spec: x {title, texts}, y {title, texts}, cells [{i, j, fill, faint, text, ink, lines}], pick(place), mark, high
   function heat(host, spec) {
     const width = Math.max(240, host.clientWidth);
     const nx = spec.x.texts.length, ny = spec.y.texts.length;
     const longest = Math.max(...spec.y.texts.map((text) => text.length));
     const box = { left: 34 + 7 * Math.min(14, longest), right: width - 12, top: 6 };
-    const high = Math.max(14, Math.min(36, (box.right - box.left) / nx, 420 / ny));
+    const high = spec.high || Math.max(14, Math.min(36, (box.right - box.left) / nx, 420 / ny));
     box.bottom = box.top + high * ny;
     const [svg, tip] = fresh(host, width, box.bottom + 48, `${spec.x.title} by ${spec.y.title}`);
     const wide = (box.right - box.left) / nx;
@@ -215,5 +216,28 @@ const Charts = (() => {
     follow(host, svg, tip, spots, Math.hypot(wide, high) / 2 + 1, spec.pick);
   }
 
-  return { lines, heat, digits, range };
+  // spec: x {title, values}, y {title, values}, colour, line: points, and the line on which both are equal
+  function dots(host, spec) {
+    const width = Math.max(240, host.clientWidth), height = spec.height || 400;
+    const box = { left: 64, right: width - 12, top: 10, bottom: height - 48 };
+    const [svg, tip] = fresh(host, width, height, `${spec.y.title} against ${spec.x.title}`);
+    const both = [...spec.x.values, ...spec.y.values], room = 0.04 * (Math.max(...both) - Math.min(...both)) || 1;
+    const low = Math.min(...both) - room, high = Math.max(...both) + room;
+    const X = scale(low, high, box.left, box.right), Y = scale(low, high, box.bottom, box.top);
+    xTicks(svg, box, linearTicks(low, high, width / 110).map((value) => ({ value, text: plain(value) })), X);
+    for (const at of linearTicks(low, high, height / 70)) {
+      node("line", { x1: box.left, x2: box.right, y1: Y(at), y2: Y(at), stroke: GRID }, svg);
+      node("text", { x: box.left - 8, y: Y(at) + 4, "text-anchor": "end", fill: SOFT, "font-size": 12 }, svg, plain(at));
+    }
+    labels(svg, box, spec.x.title, spec.y.title);
+    const spots = spec.x.values.map((value, i) => {
+      const at = [X(value), Y(spec.y.values[i])];
+      node("circle", { cx: at[0].toFixed(1), cy: at[1].toFixed(1), r: 2.6, fill: spec.colour, "fill-opacity": 0.45 }, svg);
+      return { at, i, lines: [`${spec.x.title} ${digits(value)}`, `${spec.y.title} ${digits(spec.y.values[i])}`] };
+    });
+    node("line", { x1: X(low), y1: Y(low), x2: X(high), y2: Y(high), stroke: spec.line, "stroke-width": 1.5 }, svg);
+    follow(host, svg, tip, spots, 20);
+  }
+
+  return { lines, heat, dots, digits, range };
 })();
