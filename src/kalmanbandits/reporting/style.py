@@ -20,7 +20,7 @@ _MORE = (
 )  # fmt: skip
 COLOURS = (VERMILION, GREEN, BLUE, ORANGE, PURPLE, SKY, BLACK, YELLOW, GREY, *_MORE)
 
-DASHES = {"-": "solid", "--": "dash", ":": "dot", "-.": "dashdot"}  # matplotlib's names, Plotly's names
+DASHES = {"-": "solid", "--": "dash", ":": "dot", "-.": "dashdot"}  # matplotlib's names, and words for them
 STROKES = {"-": "", "--": "6 3", ":": "2 3", "-.": "7 3 2 3"}  # and those of SVG
 MARKERS = {
     "o": "circle", "s": "square", "^": "triangle-up", "D": "diamond", "v": "triangle-down", "X": "x",
