@@ -163,16 +163,10 @@ def test_a_million_threads_are_as_many_as_there_is_work(monkeypatch: pytest.Monk
 
 
 def test_a_policy_of_ones_own_does_not_take_the_place_of_the_librarys() -> None:
-    """Where it is defined, or at the latest where the policies are lined up, it is refused by name."""
-    known = dict(Spec.known)
-    try:
-        with pytest.raises(InvalidArgument, match="'UCB'"):  # noqa: PT012 - either place will do
-            type("UCB", (Stubborn,), {"__module__": "mine"})
-            line_up(Replay(NOISE))
-    finally:
-        Spec.known.clear()
-        Spec.known.update(known)
+    with pytest.raises(InvalidArgument, match="must not be named 'UCB', as one of the library is"):
+        type("UCB", (Stubborn,), {"__module__": "mine"})
     assert line_up(Replay(NOISE), ["UCB"]).policies == {"UCB": UCB(arms=2)}
+    assert Spec.from_dict({"policy": "UCB", "arms": 2}) == UCB(arms=2)
 
 
 def test_a_system_is_needed_only_for_who_knows_one() -> None:

@@ -13,7 +13,7 @@ from kalmanbandits import __version__
 from kalmanbandits.backtesting.recommendation import WINS, Recommendation
 from kalmanbandits.backtesting.result import Backtest
 from kalmanbandits.policies.known_system import KnownSystemPolicy
-from kalmanbandits.policies.spec import Policy
+from kalmanbandits.policies.spec import Policy, is_ours
 
 AGENT, SYSTEM = "agent.py", "system.toml"
 SEAL = "# As written by kalmanbandits: "
@@ -141,6 +141,6 @@ def _settings(policy: Any, *known: str) -> list[str]:
 
 def _own_module(policy: Policy) -> Path | None:
     """The file of a policy that is not the library's."""
-    if type(policy).__module__.startswith("kalmanbandits."):
+    if is_ours(type(policy)):
         return None
     return Path(inspect.getfile(type(policy))).resolve()

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.policies import POLICIES, Policy, Spec
 from kalmanbandits.policies.known_system import KnownSystemPolicy
-from kalmanbandits.policies.spec import nearest
+from kalmanbandits.policies.spec import is_ours, nearest
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 from kalmanbandits.systems.replay import Replay
 
@@ -75,20 +75,11 @@ def line_up(
 
 def known_policies() -> dict[str, Any]:
     """The policies of the library, and those of one's own whose modules have been imported, by name."""
-    own: dict[str, Any] = {}
-    for name, cls in Spec.known.items():
-        if (
-            not issubclass(cls, Policy)
-            or not is_dataclass(cls)
-            or cls.__module__.startswith("kalmanbandits.")
-        ):
-            continue
-        if name in POLICIES:
-            raise InvalidArgument(
-                f"a policy of your own must not be named {name!r}, as one of the library is: "
-                f"{cls.__module__} defines one (rename it)"
-            )
-        own[name] = cls
+    own = {
+        name: cls
+        for name, cls in Spec.known.items()
+        if issubclass(cls, Policy) and is_dataclass(cls) and not is_ours(cls)
+    }
     return {**own, **POLICIES}
 
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kalmanbandits.policies.spec import Policy, Spec
+from kalmanbandits.policies.spec import Policy, Spec, is_ours
 
 COMPILE = "from kalmanbandits.cli.ahead import compile_all; compile_all()"
 
@@ -23,9 +23,7 @@ class Ahead:
     def __init__(
         self, policies: Mapping[str, Policy], threads: int, tell: Callable[[int, int], None]
     ) -> None:
-        ours = [
-            one.to_dict() for one in policies.values() if type(one).__module__.startswith("kalmanbandits.")
-        ]
+        ours = [one.to_dict() for one in policies.values() if is_ours(type(one))]
         self._wanted = json.dumps(ours[::-1]) if threads > 1 and len(ours) > 1 else None
         self._tell = tell
         self._process: subprocess.Popen[str] | None = None
@@ -33,7 +31,7 @@ class Ahead:
     def tell(self, done: int, total: int) -> None:
         """Pass the progress on; the first time that something was compiled, have the rest compiled ahead."""
         self._tell(done, total)
-        if self._wanted is not None and _compiling():
+        if self._wanted is not None and self._compiling():
             self._process = subprocess.Popen(
                 [sys.executable, "-c", COMPILE], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL, text=True,
@@ -43,6 +41,14 @@ class Ahead:
             self._process.stdin.close()
             self._wanted = None
 
+    @staticmethod
+    def _compiling() -> bool:
+        """Whether a policy was not among the machine code on disk."""
+        from kalmanbandits.simulation.rounds import play_block
+
+        block: Any = play_block
+        return bool(block.stats.cache_misses)
+
     def __enter__(self) -> Ahead:
         return self
 
@@ -50,14 +56,6 @@ class Ahead:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-
-
-def _compiling() -> bool:
-    """Whether a policy was not among the machine code on disk."""
-    from kalmanbandits.simulation.rounds import play_block
-
-    block: Any = play_block
-    return bool(block.stats.cache_misses)
 
 
 def compile_all() -> None:
