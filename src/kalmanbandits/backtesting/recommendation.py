@@ -93,7 +93,7 @@ def recommend(result: Backtest) -> Recommendation:
             f"Which of the two is better this table does not decide; {name} need not know beforehand which "
             "column that is.",
         ]
-    said += _fitted(result) + _rivals(result, p) + _warnings(result, p)
+    said += _fitted(result) + (_rivals(result, p) if shown[p] != "worse" else []) + _warnings(result, p)
     return Recommendation(verdict, name, tuple(said))
 
 
