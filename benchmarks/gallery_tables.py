@@ -159,7 +159,7 @@ ENTRIES = (
         "two_cities", two_cities, "Is it warmer in Seattle or in San Francisco this hour?",
         "vega_datasets 0.9.0, `seattle-temps`, `sf-temps` (hourly normals of NOAA)", f"MIT; data {US}",
         "San Francisco is milder but for summer afternoons, and a year has one summer: what is gained comes "
-        "in one stretch, from which nobody can tell how sure it is. The verdict is as cautious as it should be.",
+        "in one stretch, from which nobody can tell how sure it is. The verdict is rightly cautious.",
     ),
     Entry(
         "employment", employment, "In which industry did employment grow most this month?",
