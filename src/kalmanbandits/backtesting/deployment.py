@@ -31,7 +31,9 @@ def agent_files(result: Backtest, said: Recommendation, origin: Origin) -> dict[
     policy = result.policies[said.policy]
     files = {AGENT: _sealed(_script(result, said, policy, origin))}
     if isinstance(policy, KnownSystemPolicy):
-        files[SYSTEM] = policy.system.to_toml()
+        files[SYSTEM] = (
+            f"# The system of the policy in {AGENT}; written by kalmanbandits.\n{policy.system.to_toml()}"
+        )
     return files
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,10 @@ from kalmanbandits.backtesting.recommendation import recommend
 from kalmanbandits.backtesting.result import Backtest
 from kalmanbandits.errors import StoreRefused
 from kalmanbandits.reporting import drawing
+from kalmanbandits.reporting.files import written_together
 from kalmanbandits.statistics.intervals import Interval
 
-NUMBERS, PAGE = "backtest.csv", "report.html"
+FIGURES, NUMBERS, PAGE = ("figure.png", "figure.svg"), "backtest.csv", "report.html"
 COLUMNS = (
     "policy", "runs", "missing", "reward", "reward_low_95", "reward_high_95", "lead_over_fixed",
     "lead_low_95", "lead_high_95", "lead_low_of_all", "lead_high_of_all", "shown",
@@ -49,21 +49,15 @@ def write_backtest(result: Backtest, folder: Path, title: str, origin: Origin | 
     check_folder(folder)
     said = recommend(result)
     followed = follow(result, said.policy)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        # Made aside and moved when all are whole: a full disk leaves no half of a page behind.
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".") as aside:
-            new = Path(aside)
-            made = [write_numbers(result, new / NUMBERS)]
-            png, svg = drawing.save(backtest_figure(result, title, said, followed), new)
-            page = backtest_page(result, title, said, followed, png, new / PAGE)
-            made = [png, svg, page, *made]
-            for name, text in agent_files(result, said, origin).items() if origin else ():
-                made.append(new / name)
-                made[-1].write_text(text, encoding="utf-8")
-            return [path.replace(folder / path.name) for path in made]
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(folder)) from error
+    texts = {} if origin is None else agent_files(result, said, origin)
+    names = [*FIGURES, PAGE, NUMBERS, *texts]
+    with written_together(folder, names, table=",".join(COLUMNS[:3])) as aside:
+        png, _ = drawing.save(backtest_figure(result, title, said, followed), aside)
+        backtest_page(result, title, said, followed, png, aside / PAGE)
+        write_numbers(result, aside / NUMBERS)
+        for name, text in texts.items():
+            (aside / name).write_text(text, encoding="utf-8")
+    return [folder / name for name in names]
 
 
 def check_folder(folder: Path) -> None:

@@ -15,13 +15,13 @@ MARK = "kalmanbandits"  # stands near the beginning of figures and pages
 LOOKED_AT = 8192  # bytes in which it must stand
 
 
-def check_ours(folder: Path, names: Sequence[str]) -> None:
-    """Refuse to write over a file that no report has written."""
+def check_ours(folder: Path, names: Sequence[str], table: str = TABLE_MARK) -> None:
+    """Refuse to write over a file that no report has written; `table` is what stands in its tables."""
     for name in names:
         path = folder / name
         if not path.exists() and not path.is_symlink():
             continue
-        mark = TABLE_MARK if path.suffix == ".csv" else MARK
+        mark = table if path.suffix == ".csv" else MARK
         if not path.is_file() or mark.encode() not in _beginning(path):
             raise StoreRefused(
                 f"{path} is there already and no report has written it (move it away, or write elsewhere)"
@@ -34,13 +34,13 @@ def _beginning(path: Path) -> bytes:
 
 
 @contextmanager
-def written_together(folder: Path, names: Sequence[str]) -> Iterator[Path]:
+def written_together(folder: Path, names: Sequence[str], table: str = TABLE_MARK) -> Iterator[Path]:
     """A folder to write the files of a report into; they are moved to `folder` when all of them are whole.
 
     A full disk, an error or a Ctrl-C leaves what was there before, and nothing else.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    check_ours(folder, names)
+    check_ours(folder, names, table)
     try:
         with tempfile.TemporaryDirectory(dir=folder, prefix=".report-") as aside:
             yield Path(aside)
