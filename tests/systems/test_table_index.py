@@ -142,6 +142,14 @@ def test_costs_are_rewards_with_the_other_sign(tmp_path: Path) -> None:
         read(tmp_path, "a,b\n1,2\n3,4\n", minimize="yes")
 
 
+def test_large_numbers_are_shown_whole(tmp_path: Path) -> None:
+    assert what(read(tmp_path, "time,a,b\n1700000001,1,2\n1700000002,3,4\n")) == (
+        "time",
+        "1700000001",
+        "1700000002",
+    )
+
+
 def test_a_part_of_the_rows(tmp_path: Path) -> None:
     replay = read(tmp_path, "year,a,b\n1,1,2\n2,3,4\n3,5,\n", minimize=True)
     part = replay.rows(1)

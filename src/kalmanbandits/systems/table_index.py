@@ -53,7 +53,7 @@ class Index(NamedTuple):
         value = self.values[row]
         if self.dated:
             return str(value).replace("T00:00:00", "").replace("T", " ")
-        return f"{value:g}" if self.values.dtype.kind == "f" else str(value)
+        return f"{value:.15g}" if self.values.dtype.kind == "f" else str(value)
 
 
 def looks_like_date(cell: Any) -> bool:
