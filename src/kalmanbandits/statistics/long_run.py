@@ -136,7 +136,7 @@ def mean_interval(series: Any, level: float = LEVEL, together: int = 1) -> Inter
         How often the interval should hold the mean.
     together : int
         The number n of means whose intervals are to hold all at once: for picking the best of many by
-        looking. By Šidák's inequality q is enough however they depend on each other.
+        looking. By Šidák's inequality q is enough for normal means, however correlated.
 
     Returns
     -------
