@@ -10,6 +10,7 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -80,6 +81,20 @@ def evenly(places: range, at_most: int) -> list[int]:
     if len(places) <= at_most:
         return list(places)
     return sorted({round(i * (len(places) - 1) / (at_most - 1)) for i in range(at_most)})
+
+
+def legend_below(axes: Axes, handles: Sequence[Artist], down: float, title: str | None = None) -> None:
+    """A legend of two columns under the axes, `down` (a negative number) of their height."""
+    axes.legend(
+        handles=handles,
+        loc="upper center",
+        bbox_to_anchor=(0.5, down),
+        ncols=2,
+        fontsize=9.5,
+        frameon=False,
+        title=title,
+        title_fontsize=9.5,
+    )
 
 
 def band(

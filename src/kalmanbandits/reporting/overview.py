@@ -154,14 +154,7 @@ def _draw_best(axes: Axes, cells: Sequence[CellSummary], x: Axis, y: Axis, look:
     _map(axes, x, y)
     drawing.title(axes, "", "the best learner  (pale: others are as good)")
     patches = [Patch(color=colour, label=drawing.plain(name, 24)) for name, colour in used.items()]
-    axes.legend(
-        handles=patches,
-        loc="upper center",
-        bbox_to_anchor=(0.5, -0.17),
-        ncols=2,
-        fontsize=9.5,
-        frameon=False,
-    )
+    drawing.legend_below(axes, patches, -0.17)
 
 
 def _draw_ratio(axes: Axes, cells: Sequence[CellSummary], x: Axis, y: Axis) -> None:
