@@ -142,7 +142,7 @@ const Charts = (() => {
       if (!points && banded.length > 1) {
         const edge = [...banded.map((i) => [s.x[i], s.high[i]]), ...banded.reverse().map((i) => [s.x[i], s.low[i]])];
         node("polygon", { points: edge.map(([a, b]) => `${X(a).toFixed(1)},${y(b).toFixed(1)}`).join(" "),
-          fill: s.colour, "fill-opacity": 0.15 }, g);
+          fill: s.colour, "fill-opacity": 0.15 * Math.min(1, 8 / spec.series.length) }, g);
       }
       if (!points) {
         node("polyline", { points: keep.map((i) => `${X(s.x[i]).toFixed(1)},${y(s.y[i]).toFixed(1)}`).join(" "),
