@@ -2,7 +2,7 @@
 // Charts in SVG, drawn from data: curves with bands and markers, and grids of coloured cells. Texts are only ever
 // set as text, never as HTML.
 const Charts = (() => {
-  const NS = "http://www.w3.org/2000/svg";
+  const NS = document.createRange().createContextualFragment("<svg></svg>").firstChild.namespaceURI;
   const INK = "#1a1a1a", SOFT = "#5a5a5a", GRID = "#e6e6e6";
 
   function node(tag, attributes, parent, text) {
