@@ -272,5 +272,7 @@ def test_an_own_policy_that_was_edited_makes_another_version(
 ) -> None:
     run_study(small_study(), tmp_path)
     monkeypatch.setitem(compilation.FOREIGN, "Random", "0" * 64)
-    with pytest.raises(StoreRefused, match=r"another version: own policies: None there, [0-9a-f]{16} here"):
+    with pytest.raises(
+        StoreRefused, match=r"another version: own policies: None in the store, [0-9a-f]{16} here"
+    ):
         run_study(parse_study(TEXT), tmp_path)
