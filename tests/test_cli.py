@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -270,19 +271,25 @@ def test_a_bar_on_a_terminal(study: Path, tmp_path: Path) -> None:
     assert "left" in text
 
 
+@pytest.fixture
+def clock_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Sets the clock by which progress is measured."""
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    return lambda second: now.__setitem__(0, second)
+
+
 def test_compiling_is_said_and_not_counted(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], clock_at: Callable[[float], None]
 ) -> None:
     """A kernel takes 30 seconds to compile while nothing moves: no time left is made up from that."""
-    now = 100.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
     with Reporter(sys.stderr) as reporter:
         reporter.show(0, 10_000)
         with trigger_event("numba:compile"):
             for second in (110.0, 120.0, 130.0):
-                now = second
+                clock_at(second)
                 reporter.show(10, 10_000)
-        now = 140.0
+        clock_at(140.0)
         reporter.show(1010, 10_000)
     lines = capsys.readouterr().err.splitlines()
     assert lines == 3 * ["  0.1 %  10 of 10 k rounds  compiling"] + [
@@ -291,13 +298,11 @@ def test_compiling_is_said_and_not_counted(
 
 
 def test_plain_lines_come_now_and_then(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], clock_at: Callable[[float], None]
 ) -> None:
-    now = 100.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
     with Reporter(sys.stderr) as reporter:
         for second in range(21):
-            now = 100.0 + second
+            clock_at(100.0 + second)
             reporter.show(1000 + 500 * second, 11_000)
         reporter.show(11_000, 11_000)
     lines = capsys.readouterr().err.splitlines()

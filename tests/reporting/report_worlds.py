@@ -55,6 +55,29 @@ def sweep_study(runs: int = 6) -> Study:
     return parse_study(text, name="wind.toml")
 
 
+def many_study() -> Study:
+    """Twenty policies with long labels on a grid of three parameters, one of them not a number."""
+    text = """
+title = "Twenty policies that cost $5 or $6, on a grid of three parameters: a title of some length"
+rounds = 20
+runs = 2
+[[systems]]
+name = "a grid"
+family = "rotation"
+theta = { from = 0, to = "2*pi", count = 4 }
+noise_variance = [0.001, 1, 1000]
+scale = [1.0, 12345.678]
+[[policies]]
+policy = "SlidingWindowUCB"
+label = "a sliding window of {window} rounds for $5"
+window = { from = 10, to = 190, count = 19 }
+[[policies]]
+policy = "Random"
+label = "_random"
+"""
+    return parse_study(text, name="many.toml")
+
+
 def small_paper_study(runs: int = 6) -> Study:
     """The paper's study with its own policies, 9 angles and 400 rounds."""
     text = library_study("paper").read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.image import imread
-from report_worlds import made_up, small_paper_study, sweep_study
+from report_worlds import made_up, many_study, small_paper_study, sweep_study
 
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.reporting import drawing, write_report
@@ -25,7 +25,7 @@ from kalmanbandits.reporting.paper.figure import paper_figure
 from kalmanbandits.reporting.style import DASHES, MARKERS, looks
 from kalmanbandits.reporting.summary import summarise
 from kalmanbandits.statistics.intervals import mean, ranks
-from kalmanbandits.studies import Results, parse_study, run_study
+from kalmanbandits.studies import Results, library_study, load_study, parse_study, run_study
 
 FILES = ["figure.png", "figure.svg", "report.html", "summary.csv"]
 
@@ -122,6 +122,7 @@ def texts(figure: Figure) -> dict[str, Any]:
     canvas.draw()  # places what was last placed for another file
     renderer = canvas.get_renderer()
     found = {text.get_text(): text.get_window_extent(renderer) for text in figure.texts}
+    found |= {f"legend {i}": each.get_window_extent(renderer) for i, each in enumerate(figure.legends)}
     for i, axes in enumerate(figure.axes):
         parts = {"title": axes.title, "left": axes._left_title, "x": axes.xaxis.label, "y": axes.yaxis.label}  # type: ignore[attr-defined]
         low, high = axes.get_xlim()
@@ -150,12 +151,14 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     return figures
 
 
-@pytest.mark.parametrize("kind", ["paper", "made up", "sweep"])
+@pytest.mark.parametrize("kind", ["paper", "made up", "sweep", "many"])
 def test_nothing_written_overlaps_or_is_cut_off(
     kind: str, kept: list[Figure], tmp_path: Path, paper_report: Path, sweep_report: Path
 ) -> None:
     if kind == "sweep":
         overview_figure(summarise(Results.open(sweep_report)), tmp_path)
+    elif kind == "many":
+        overview_figure(summarise(run_study(many_study(), tmp_path / "store")), tmp_path)
     elif kind == "paper":
         paper_figure(paper_data(summarise(Results.open(paper_report))), tmp_path)
     else:
@@ -178,7 +181,11 @@ def test_looks_are_told_apart() -> None:
     assert list(found) == names
     assert len({(look.colour, look.line) for look in found.values()}) == len(names)
     assert all(look.line in DASHES and look.marker in MARKERS for look in found.values())
-    assert len(looks([f"policy {i}" for i in range(99)])) == 99
+    assert len(set(looks([f"policy {i}" for i in range(99)]).values())) == 99
+    paper = load_study(library_study("paper")).cells[0].policies
+    for twenty in ([f"policy {i}" for i in range(20)], list(paper), [*list(paper)[:4], *"abcdefghijklmnop"]):
+        each = looks(twenty).values()
+        assert len({look.colour for look in each}) == len({look.marker for look in each}) == len(twenty)
 
 
 def test_drawing_leaves_no_global_state(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def change_manifest(store: Path, **changes: Any) -> None:
 def test_another_versions_store_is_refused(store: Path) -> None:
     known = json.loads((store / "manifest.json").read_text())
     change_manifest(store, versions=known["versions"] | {"numba": "0.1", "python": "3.0"})
-    with pytest.raises(StoreRefused, match=r"another version: numba: 0.1 there, [\d.]+ here \("):
+    with pytest.raises(StoreRefused, match=r"another version: numba: 0.1 in the store, [\d.]+ here \("):
         run_study(small_study(), store)
     Results.open(store).measure("regret", 0)  # reading is not writing
     change_manifest(store, format=99)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
@@ -13,6 +13,18 @@ from kalmanbandits.cli.commands import EXIT_CODES, F, commands, importing, load_
 
 if TYPE_CHECKING:
     from kalmanbandits.studies import Changes
+
+
+class Playing(TypedDict):
+    """The options of the commands that play a study."""
+
+    fresh: bool
+    quick: bool
+    runs: int | None
+    first_run: int | None
+    seed: int | None
+    jobs: int | None
+    backend: str
 
 
 def playing(command: F) -> F:
@@ -57,7 +69,7 @@ def run(
     out: Path | None,
     shard: str | None,
     imports: tuple[Path, ...],
-    **options: Any,
+    **options: Unpack[Playing],
 ) -> None:
     """Play STUDY, a TOML file, and keep its numbers in a folder.
 
@@ -153,7 +165,7 @@ def report(folder: Path, imports: tuple[Path, ...]) -> None:
 @click.option("--thetas", type=click.IntRange(2), metavar="N", help="So many angles instead.")
 @playing
 @click.pass_context
-def reproduce(context: click.Context, /, out: Path, thetas: int | None, **options: Any) -> None:
+def reproduce(context: click.Context, /, out: Path, thetas: int | None, **options: Unpack[Playing]) -> None:
     """Play the paper's study and write its report: `run paper` and `report` in one.
 
     \b
@@ -169,7 +181,7 @@ def reproduce(context: click.Context, /, out: Path, thetas: int | None, **option
     _report(out)
 
 
-def _changes(options: dict[str, Any], counts: dict[str, int] | None = None) -> Changes:
+def _changes(options: Playing, counts: dict[str, int] | None = None) -> Changes:
     from kalmanbandits.studies import Changes
 
     return Changes(options["runs"], options["seed"], options["quick"], counts or {}, options["first_run"])
@@ -188,7 +200,7 @@ def _play(
     path: Path,
     out: Path,
     changes: Changes,
-    options: dict[str, Any],
+    options: Playing,
     shard: str | None = None,
 ) -> None:
     from kalmanbandits.cli.progress import Reporter

@@ -10,6 +10,7 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -37,10 +38,10 @@ def tidy(axes: Axes) -> None:
     axes.yaxis.label.set_fontsize(11.5)
 
 
-def title(axes: Axes, letter: str, text: str) -> None:
-    """A bold letter and what the panel shows, left-aligned."""
+def title(axes: Axes, letter: str, text: str, longest: int = 70) -> None:
+    """A bold letter and what the panel shows, left-aligned; without a letter, cut to what fits."""
     start = f"$\\bf{{{letter}}}$   " if letter else ""
-    axes.set_title(start + text if letter else plain(text, 70), loc="left", fontsize=12)
+    axes.set_title(start + text if letter else plain(text, longest), loc="left", fontsize=12)
 
 
 def plain(text: str, longest: int = 40) -> str:
@@ -82,15 +83,37 @@ def evenly(places: range, at_most: int) -> list[int]:
     return sorted({round(i * (len(places) - 1) / (at_most - 1)) for i in range(at_most)})
 
 
+def legend_below(axes: Axes, handles: Sequence[Artist], down: float, title: str | None = None) -> None:
+    """A legend of two columns under the axes, `down` (a negative number) of their height."""
+    axes.legend(
+        handles=handles,
+        loc="upper center",
+        bbox_to_anchor=(0.5, down),
+        ncols=2,
+        fontsize=9.5,
+        frameon=False,
+        title=title,
+        title_fontsize=9.5,
+    )
+
+
 def band(
-    axes: Axes, x: Array, interval: Interval, look: Look, label: str, *, markers: tuple[int, int] | None
+    axes: Axes,
+    x: Array,
+    interval: Interval,
+    look: Look,
+    label: str,
+    *,
+    markers: tuple[int, int] | None,
+    among: int = 1,
 ) -> Line2D:
     """A line with its 95 % band; an infinite interval has none.
 
-    `markers` (i, n) puts one on every n-th place of about sixteen, beginning with the i-th.
+    `markers` (i, n) puts one on every n-th place of about sixteen, beginning with the i-th. The bands of many
+    curves, `among` which this one is, are paler.
     """
     low, high = (np.where(np.isfinite(end), end, math.nan) for end in (interval.low, interval.high))
-    axes.fill_between(x, low, high, color=look.colour, alpha=0.15, linewidth=0)
+    axes.fill_between(x, low, high, color=look.colour, alpha=0.15 * min(1.0, 8 / among), linewidth=0)
     place, of = markers or (0, 1)
     step = max(1, len(x) // 16)
     (line,) = axes.plot(

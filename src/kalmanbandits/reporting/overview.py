@@ -21,6 +21,7 @@ from kalmanbandits.statistics.intervals import stack
 
 MOST_GROUPS = 6  # rows of panels; the page shows them all
 MOST_PANELS = 4  # of the second parameter; the page shows more
+LONGEST_LABEL = 40  # characters, in legends
 MOST_WRITTEN = 12  # columns of a heat map whose cells hold their numbers
 
 
@@ -33,7 +34,8 @@ def overview_figure(summary: Summary, folder: Path) -> list[Path]:
     groups = list(summary.groups.items())[:MOST_GROUPS]
     look = looks(summary.policies)
     rows = [2 if len(varied(cells)) > 1 else 1 for _, cells in groups]
-    columns = min(5, max(1, len(look)))
+    longest = min(LONGEST_LABEL, max(map(len, look)))
+    columns = max(1, min(6, len(look), 150 // (longest + 8)))
     height = 1.0 + 4.4 * sum(rows) + 0.26 * -(-len(look) // columns)
     figure = Figure(figsize=(14, height), layout="constrained")
     heading = summary.study.title or summary.study.name
@@ -71,13 +73,14 @@ def _draw_group(
     panels = list(np.ravel(above.subplots(1, len(chosen), sharey=True, squeeze=False)))
     for i, (panel, value) in enumerate(zip(panels, chosen, strict=True)):
         these = [cell for cell in shown if axes[by].place(cell) == value]
-        _draw_sweep(panel, these, axes[x], look, f"{axes[by].label} = {axes[by].texts[value]}")
+        said = f"{axes[by].label} = {axes[by].texts[value]}"
+        _draw_sweep(panel, these, axes[x], look, said, 110 // len(chosen))
         panel.set_ylabel("" if i else "regret per round")
     drawing.log_if_wide(panels[0], [cell.loss.value for cell in shown])
     best, ratio, time = below.subplots(1, 3)
     _draw_best(best, shown, axes[x], axes[by], look)
     _draw_ratio(ratio, shown, axes[x], axes[by])
-    _draw_time(time, summary, cells[len(cells) // 2], look)
+    _draw_time(time, summary, cells[len(cells) // 2], look, 36)
     return [*panels, time]
 
 
@@ -88,12 +91,17 @@ def runs_said(cells: Sequence[CellSummary]) -> str:
 
 
 def _draw_sweep(
-    axes: Axes, cells: Sequence[CellSummary], axis: Axis | None, look: dict[str, Look], heading: str
+    axes: Axes,
+    cells: Sequence[CellSummary],
+    axis: Axis | None,
+    look: dict[str, Look],
+    heading: str,
+    longest: int = 70,
 ) -> None:
     """Regret along one parameter: lines where it is a number, else a column for each value."""
     drawing.tidy(axes)
     axes.set_ylabel("regret per round")
-    drawing.title(axes, "", heading)
+    drawing.title(axes, "", heading, longest)
     ordered = sorted(cells, key=axis.place) if axis else list(cells)
     places = np.array([axis.place(cell) for cell in ordered] if axis else [0], dtype=np.float64)
     policies = ordered[0].policies
@@ -102,7 +110,7 @@ def _draw_sweep(
         loss = stack([cell.loss[i] for cell in ordered])
         if axis is not None and axis.numbers is not None:
             at = np.array([axis.numbers[int(place)] for place in places])
-            drawing.band(axes, at, loss, look[policy], policy, markers=(0, 1))
+            drawing.band(axes, at, loss, look[policy], policy, markers=(0, 1), among=len(policies))
         else:
             shift = 0.7 * ((i + 0.5) / len(policies) - 0.5)
             drawing.points(axes, places + shift, loss, look[policy], policy)
@@ -153,15 +161,8 @@ def _draw_best(axes: Axes, cells: Sequence[CellSummary], x: Axis, y: Axis, look:
     axes.imshow(colours, origin="lower", aspect="auto", interpolation="nearest")
     _map(axes, x, y)
     drawing.title(axes, "", "the best learner  (pale: others are as good)")
-    patches = [Patch(color=colour, label=drawing.plain(name, 24)) for name, colour in used.items()]
-    axes.legend(
-        handles=patches,
-        loc="upper center",
-        bbox_to_anchor=(0.5, -0.17),
-        ncols=2,
-        fontsize=9.5,
-        frameon=False,
-    )
+    patches = [Patch(color=colour, label=drawing.plain(name, 30)) for name, colour in used.items()]
+    drawing.legend_below(axes, patches, -0.17)
 
 
 def _draw_ratio(axes: Axes, cells: Sequence[CellSummary], x: Axis, y: Axis) -> None:
@@ -186,10 +187,8 @@ def _draw_ratio(axes: Axes, cells: Sequence[CellSummary], x: Axis, y: Axis) -> N
     if len(x.keys) <= MOST_WRITTEN and len(y.keys) <= MOST_WRITTEN:
         for (j, i), value in np.ndenumerate(values):
             if np.isfinite(value):
-                dark = value > 1.6 * (low * high) ** 0.5
-                axes.text(
-                    i, j, f"{value:.2g}", ha="center", va="center", fontsize=9, color="w" if dark else "k"
-                )
+                ink = "w" if sum(shown.to_rgba(value)[:3]) < 1.5 else "k"
+                axes.text(i, j, f"{value:.2g}", ha="center", va="center", fontsize=9, color=ink)
     _map(axes, x, y)
     bar = axes.figure.colorbar(shown, ax=axes, shrink=0.9, ticks=LogLocator(subs=(1, 2, 5)), format="%g")
     bar.ax.minorticks_off()
@@ -198,11 +197,15 @@ def _draw_ratio(axes: Axes, cells: Sequence[CellSummary], x: Axis, y: Axis) -> N
     )
 
 
-def _draw_time(axes: Axes, summary: Summary, cell: CellSummary, look: dict[str, Look]) -> None:
+def _draw_time(
+    axes: Axes, summary: Summary, cell: CellSummary, look: dict[str, Look], longest: int = 70
+) -> None:
     drawing.tidy(axes)
     for i, policy in enumerate(cell.policies):
-        drawing.band(axes, summary.checkpoints, cell.history[i], look[policy], policy, markers=(0, 1))
+        drawing.band(
+            axes, summary.checkpoints, cell.history[i], look[policy], policy, markers=(0, 1), among=len(look)
+        )
     axes.set_xlabel("rounds played")
     axes.set_ylabel("regret per round so far")
-    drawing.title(axes, "", f"over time, {cell.name}")
+    drawing.title(axes, "", f"over time, {cell.name}", longest)
     drawing.log_if_wide(axes, [cell.history.value])

@@ -2,7 +2,7 @@
 // Charts in SVG, drawn from data: curves with bands and markers, and grids of coloured cells. Texts are only ever
 // set as text, never as HTML.
 const Charts = (() => {
-  const NS = "http://www.w3.org/2000/svg";
+  const NS = document.createRange().createContextualFragment("<svg></svg>").firstChild.namespaceURI;
   const INK = "#1a1a1a", SOFT = "#5a5a5a", GRID = "#e6e6e6";
 
   function node(tag, attributes, parent, text) {
@@ -142,7 +142,7 @@ const Charts = (() => {
       if (!points && banded.length > 1) {
         const edge = [...banded.map((i) => [s.x[i], s.high[i]]), ...banded.reverse().map((i) => [s.x[i], s.low[i]])];
         node("polygon", { points: edge.map(([a, b]) => `${X(a).toFixed(1)},${y(b).toFixed(1)}`).join(" "),
-          fill: s.colour, "fill-opacity": 0.15 }, g);
+          fill: s.colour, "fill-opacity": 0.15 * Math.min(1, 8 / spec.series.length) }, g);
       }
       if (!points) {
         node("polyline", { points: keep.map((i) => `${X(s.x[i]).toFixed(1)},${y(s.y[i]).toFixed(1)}`).join(" "),

@@ -96,16 +96,7 @@ def _draw_gains(axes: Axes, data: PaperData) -> None:
         Patch(label=f"{MEANING[name]} ({int((region == name).sum())})", linewidth=0.8, **_edged(name))
         for name in (WHITE, GREY, BLUE, MIXED)
     ]
-    axes.legend(
-        handles=patches,
-        loc="upper center",
-        bbox_to_anchor=(0.5, -0.02),
-        ncols=2,
-        fontsize=9.5,
-        frameon=False,
-        title="Shown by the 95 % intervals, in brackets at how many angles:",
-        title_fontsize=9.5,
-    )
+    drawing.legend_below(axes, patches, -0.02, "Shown by the 95 % intervals, in brackets at how many angles:")
 
 
 def _edged(name: str) -> dict[str, Any]:

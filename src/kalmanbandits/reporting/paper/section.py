@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from kalmanbandits.reporting.html import Html, escape
 from kalmanbandits.reporting.paper.data import MEANING, PaperData, constants
 from kalmanbandits.reporting.paper.verdict import Claim, Finding, ten_percent_at, verdict
-from kalmanbandits.reporting.style import minus, percent
+from kalmanbandits.reporting.style import digits, minus, percent
 from kalmanbandits.reporting.tables import below, table
 from kalmanbandits.statistics.intervals import Interval, percent_gain
 
@@ -77,7 +77,10 @@ def scan_table(data: PaperData) -> Html:
     """The gain over UCB for each width of the scan."""
     other = data.comparators[0]
     head = ["#B_c B_R/δ", f"#gain over {other}", "#95 % interval", "#runs"]
-    rows = [[f"{width:,.4g}", *_gain(gain), str(gain.runs)] for width, gain in data.scanned]
+    rows = [
+        [digits(width) if width < 1000 else f"{width:,.0f}", *_gain(gain), str(gain.runs)]
+        for width, gain in data.scanned
+    ]
     return table(head, rows)
 
 

@@ -162,7 +162,7 @@ def _largest(data: PaperData, ubss: Sequence[str]) -> Finding:
     if losses.shape[1] < 2:
         return Finding(PARTLY, "one run cannot tell", chosen)
     less = paired_difference(losses[here, 1::2], losses[best, 1::2])
-    numbers = f"{chosen}, {signed(less, '.1f')} a round below 5π/8 on the other"
+    numbers = f"{chosen}, {signed(less, '.1f')} per round below 5π/8 on the other"
     if abs(folded - claimed) <= math.pi / 16 + 1e-9:
         return Finding(HOLDS, "holds", numbers)
     if less.above(0):

@@ -32,8 +32,18 @@ DEVICES = {
 class Cell:
     """One system of a study, and who plays on it.
 
-    `group` is the name of the `[[systems]]` entry, `parameters` the values its grids take here, such as
-    `{"theta": 1.96}`, and `policies` maps labels to specs.
+    Attributes
+    ----------
+    index
+        Its place in the study.
+    group
+        The name of the `[[systems]]` entry.
+    parameters
+        The values its grids take here, such as `{"theta": 1.96}`.
+    system
+        The system.
+    policies
+        The policies that play on it, by label.
     """
 
     index: int

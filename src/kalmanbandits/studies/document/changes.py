@@ -15,9 +15,15 @@ QUICK_ROUNDS, QUICK_RUNS, QUICK_POINTS = 10_000, 10, 17
 class Changes:
     """What the command line changes in a study: part of its identity, and kept next to its text.
 
-    `quick` plays at most 10 000 rounds and 10 runs, and thins the grids of each system to at most 17 cells,
-    their ends included. `counts` sets the `count` of the grids of that name. `runs`, `first_run` and `seed`
-    win over both.
+    Attributes
+    ----------
+    runs, seed, first_run
+        Instead of the study's.
+    quick
+        At most 10 000 rounds and 10 runs, and the grids of each system thinned to at most 17 cells, their
+        ends among them. `runs` wins over it.
+    counts
+        The `count` of the grids of that name, instead of the study's.
     """
 
     runs: int | None = None

@@ -26,6 +26,10 @@ _TOKEN = re.compile(
 )
 _NAME = re.compile(r"\s*([A-Za-z0-9_-]+|\"(?:\\.|[^\"\\\n])*\"|'[^'\n]*')\s*(\.?)")
 
+_LONG_KEY = re.compile(
+    rf"(?<![A-Za-z0-9_-])(?:(?:[A-Za-z0-9_-]++|\"[^\"\n]*\"|'[^'\n]*')[ \t]*\.[ \t]*){{{DEEPEST}}}"
+)
+
 
 class StudyError(InvalidArgument):
     """A study that cannot be run; the message names the file, the line, the key, the value and a way out."""
@@ -41,6 +45,8 @@ class Source:
 
     def __init__(self, text: str, name: str = "study") -> None:
         self.text, self.name = text, name
+        if _LONG_KEY.search(text):  # `tomllib` takes time that grows with the square of a key's length
+            raise StudyError(f"{name} is not TOML that can be read: it has a key of {DEEPEST} parts or more")
         try:
             self.data: Table = tomllib.loads(text)
         except ValueError as error:  # a syntax error, which names its line; or an absurdly long number

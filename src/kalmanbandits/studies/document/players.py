@@ -113,7 +113,9 @@ def _label(source: Source, path: Path, label: str | None, name: str, varying: Ta
     if label is not None and "{" in label:
         made = re.sub(r"\{([^{}]*)\}", fill, label)
     else:
-        made = " ".join([label or name, *(f"{key}={_shown(item)}" for key, item in varying.items())])
+        made = " ".join(
+            [name if label is None else label, *(f"{key}={_shown(item)}" for key, item in varying.items())]
+        )
     if not made.strip() or not printable(made, LONGEST_LABEL):
         raise source.error(
             (*path, "label"), f"label must be 1 to {LONGEST_LABEL} printable characters, got {made!r}"

@@ -115,7 +115,7 @@ def read_manifest(folder: Path) -> Manifest:
         raise FileFormatError(f"{path} is not the manifest of a study")
     if known.get("format") != FORMAT:
         raise StoreRefused(f"{path} has format {known.get('format')}, this version reads {FORMAT}")
-    wrong = [key for key, kinds in KINDS.items() if not isinstance(known.get(key, KINDS), kinds)]
+    wrong = [key for key, kinds in KINDS.items() if key not in known or not isinstance(known[key], kinds)]
     if wrong:
         raise FileFormatError(
             f"{path} is damaged: {', '.join(map(repr, wrong))} missing or of another kind "

@@ -62,17 +62,15 @@ def _check_same_study(one: Store, other: Store) -> None:
     def without_runs(study: Study) -> str:
         return fingerprint({key: value for key, value in identity(study).items() if key != "runs"})
 
-    where = f"{other.folder} and {one.folder}"
+    where, places = f"{other.folder} and {one.folder}", (f"in {other.folder}", f"in {one.folder}")
     if without_runs(one.study) != without_runs(other.study):
         words = [
             word
-            for word in differences(
-                other.study.document, one.study.document, (f"in {other.folder}", f"in {one.folder}")
-            )
+            for word in differences(other.study.document, one.study.document, places)
             if not word.startswith(("runs:", "first_run:"))
         ]
         raise StoreRefused(f"{where} hold different studies: {listed(words) or 'their systems differ'}")
-    changed = other_versions(other.manifest["versions"], one.manifest["versions"])
+    changed = other_versions(other.manifest["versions"], one.manifest["versions"], places)
     if changed:
         raise StoreRefused(f"{where} were made by different versions: {listed(changed)}")
 

@@ -38,14 +38,16 @@ def versions(study: Study, backend: str) -> dict[str, str]:
     )
 
 
-def other_versions(theirs: dict[str, str], ours: dict[str, str]) -> list[str]:
+def other_versions(
+    theirs: dict[str, str], ours: dict[str, str], where: tuple[str, str] = ("in the store", "here")
+) -> list[str]:
     """The names of the versions that differ, with both values; those that change no number left out.
 
     >>> other_versions({"numpy": "2.1.0", "python": "3.11.1"}, {"numpy": "2.2.0", "python": "3.13.0"})
-    ['numpy: 2.1.0 there, 2.2.0 here']
+    ['numpy: 2.1.0 in the store, 2.2.0 here']
     """
     return [
-        f"{name}: {theirs.get(name)} there, {ours.get(name)} here"
+        f"{name}: {theirs.get(name)} {where[0]}, {ours.get(name)} {where[1]}"
         for name in dict.fromkeys([*ours, *theirs])
         if name != "python" and theirs.get(name) != ours.get(name)
     ]
