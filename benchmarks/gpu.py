@@ -244,7 +244,7 @@ policy = "Random"
 def figure(quick: bool) -> dict[str, Any]:
     """The paper's figure in full size, 201 angles × 1000 runs × 10⁴ rounds × 4 policies, by both ways."""
     from kalmanbandits.studies import run_study
-    from kalmanbandits.studies.spec import parse_study
+    from kalmanbandits.studies.document.spec import parse_study
 
     angles, runs, rounds = (5, 100, 1000) if quick else (201, 1000, 10_000)
     regret: list[float] = []

@@ -21,7 +21,7 @@ import numba
 import numpy as np
 
 import kalmanbandits as kb
-from kalmanbandits.studies.manifest import processor
+from kalmanbandits.studies.store.manifest import processor
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt

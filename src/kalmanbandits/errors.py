@@ -31,6 +31,10 @@ class FileFormatError(KalmanBanditsError, ValueError):
     """A file that is truncated, damaged, or not one of ours."""
 
 
+class StoreRefused(KalmanBanditsError):
+    """A folder that is not this program's to write or read: foreign, locked, or of another version."""
+
+
 class JournalError(KalmanBanditsError, OSError):
     """A journal that cannot be opened or written; the agent is as it was before the call."""
 

@@ -12,7 +12,7 @@ from kalmanbandits import Agent, simulate
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.policies import UBSS, LinearThompson, ubss_auto
 from kalmanbandits.policies.verbs import learn_once
-from kalmanbandits.studies.spec import parse_study
+from kalmanbandits.studies.document.spec import parse_study
 from kalmanbandits.systems import LinearGaussianSystem, Replay, autoregressive, rotation
 
 AUTO = UBSS(arms=2, window="auto")

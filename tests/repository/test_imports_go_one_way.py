@@ -32,6 +32,7 @@ LINE = (
 ASIDE = {
     "saving": {*LINE[: LINE.index("policies") + 1]},
     "agent": {*LINE[: LINE.index("policies") + 1], "saving"},
+    "plot": {*LINE[: LINE.index("backtesting") + 1]},
     "testing": {*LINE, "saving", "agent", ""},
     "integrations": {*LINE, "saving", "agent", "testing", ""},
 }

@@ -23,7 +23,7 @@ import kalmanbandits as kb
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.simulation import gpu, gpu_kernel, gpu_lane, moments
 from kalmanbandits.studies import run_study
-from kalmanbandits.studies.spec import parse_study
+from kalmanbandits.studies.document.spec import parse_study
 
 
 class Fields:

@@ -19,7 +19,7 @@ from kalmanbandits import streams
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.simulation import moments
 from kalmanbandits.studies import Results, StoreRefused, run_study
-from kalmanbandits.studies.spec import parse_study
+from kalmanbandits.studies.document.spec import parse_study
 from kalmanbandits.systems.replay import Replay
 
 HERE = Path(__file__).parent

@@ -42,6 +42,12 @@ class Spec:
         super().__init_subclass__(**keywords)
         if "kernel" not in cls.__dict__:
             cls.kernel = cls.__name__
+        taken = Spec.known.get(cls.__name__)
+        if taken is not None and is_ours(taken) and not is_ours(cls):
+            raise InvalidArgument(
+                f"a policy of your own must not be named {cls.__name__!r}, as one of the library is "
+                "(save files and studies could not tell them apart: rename the class)"
+            )
         Spec.known[cls.__name__] = cls
 
     @property
@@ -142,6 +148,11 @@ class Spec:
 
 class Policy(Spec):
     """A `Spec` that needs only what an agent sees: runs in `Agent` and in `simulate`."""
+
+
+def is_ours(cls: type) -> bool:
+    """Whether a class comes with the library."""
+    return cls.__module__.startswith("kalmanbandits.")
 
 
 def check_arms(arms: Any) -> int:

@@ -19,6 +19,18 @@ if TYPE_CHECKING:
 
 Labels = dict[object, "xarray.Coordinates"]
 Counts = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+MEANINGS = {
+    "regret": "regret against the clairvoyant, summed",
+    "reward": "reward, summed",
+    "pulls": "how often each arm was chosen",
+    "prediction_error": "root-mean-square error of one-step predictions",
+    "missing": "rewards that never came",
+    "choice": "arm chosen",
+    "received": "reward received",
+    "checkpoint": "rounds played",
+    "round": "round",
+    "column": "column of the table",
+}
 
 
 class Sheet(NamedTuple):
@@ -153,7 +165,7 @@ class KeptRuns:
             sizes |= dict.fromkeys(Sheet._fields[5:], ("policy", "run", "round"))
         data = {name: (dimensions, getattr(self.sheet, name)) for name, dimensions in sizes.items()}
         shared = coordinates(batch, {} if labels is None else labels, batch.runs)
-        return xarray.Dataset(data, coords=shared, attrs=batch.attributes())
+        return explained(xarray.Dataset(data, coords=shared, attrs=batch.attributes()))
 
 
 def coordinates(batch: Batch, labels: Labels, runs: range | None = None) -> xarray.Coordinates:
@@ -163,15 +175,26 @@ def coordinates(batch: Batch, labels: Labels, runs: range | None = None) -> xarr
     """
     import xarray
 
-    key = batch.names, runs, batch.checkpoints.tobytes(), batch.system.arms, batch.trace
+    columns = tuple(batch.system.names) if isinstance(batch.system, Replay) else ()
+    key = batch.names, runs, batch.checkpoints.tobytes(), batch.system.arms, batch.trace, columns
     if key not in labels:
         found: dict[str, object] = {"policy": list(batch.names)}
         found |= {"other": list(batch.names)} if runs is None else {"run": numbers(runs)}
         found |= {"checkpoint": batch.checkpoints, "arm": np.arange(batch.system.arms)}
         if batch.trace:
             found["round"] = np.arange(1, batch.rounds + 1)
+        if columns:
+            found["column"] = ("arm", list(columns))
         labels[key] = xarray.Coordinates(found)
     return labels[key]
+
+
+def explained(dataset: xarray.Dataset) -> xarray.Dataset:
+    """The dataset with what its variables mean: shown in notebooks and on axes."""
+    for name, meaning in MEANINGS.items():
+        if name in dataset.variables:
+            dataset[name].attrs["long_name"] = meaning
+    return dataset
 
 
 def numbers(runs: range) -> np.ndarray[tuple[int], np.dtype[np.int64 | np.uint64]]:

@@ -77,11 +77,16 @@ def from_toml(source: str | PathLike[str]) -> LinearGaussianSystem:
             raise InvalidArgument(
                 f"source must be TOML text or the path of a file, got {str(source)!r} (no such file)"
             )
-        text, name = path.read_text(encoding="utf-8"), str(path)
+        try:
+            text, name = path.read_text(encoding="utf-8"), str(path)
+        except UnicodeDecodeError as error:
+            raise FileFormatError(f"{path} is not TOML: it is not text ({error})") from None
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # a syntax error, or a number of thousands of digits
         raise FileFormatError(f"{name} is not TOML: {error}") from error
+    except RecursionError:
+        raise FileFormatError(f"{name} is not TOML that can be read: it is nested too deep") from None
     return from_dict(document)
 
 
