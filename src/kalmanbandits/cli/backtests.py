@@ -87,7 +87,7 @@ def backtest(
     if fit:
         import numpy as np
 
-        from kalmanbandits.learning.table_fit import fit_table
+        from kalmanbandits.identification.table_fit import fit_table
         from kalmanbandits.systems import Replay
 
         first = replay.table[: max(3, replay.rounds // 2)]
@@ -151,8 +151,8 @@ def fit(
     """
     from kalmanbandits.durability import write_atomically
     from kalmanbandits.errors import InvalidArgument
-    from kalmanbandits.learning.table_fit import fit_table
-    from kalmanbandits.learning.table_words import describe
+    from kalmanbandits.identification.table_fit import fit_table
+    from kalmanbandits.identification.table_words import describe
 
     path = out or table.with_suffix(".toml")
     if path.exists() and not path.read_bytes().startswith(FITTED.encode()):
