@@ -19,6 +19,7 @@ LINE = (
     "statistics",
     "systems",
     "filtering",
+    "identification",
     "learning",
     "policies",
     "simulation",

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kalmanbandits.errors import InvalidArgument, InvalidType, whole
-from kalmanbandits.learning.table_fit import fit_table
+from kalmanbandits.identification.table_fit import fit_table
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 from kalmanbandits.systems.replay import Replay
 

@@ -157,8 +157,8 @@ def fit(table: Path, out: Path | None, dimensions: int, without_levels: bool, **
     """
     from kalmanbandits.durability import write_atomically
     from kalmanbandits.errors import InvalidArgument
-    from kalmanbandits.learning.table_fit import fit_table
-    from kalmanbandits.learning.table_words import describe
+    from kalmanbandits.identification.table_fit import fit_table
+    from kalmanbandits.identification.table_words import describe
 
     path = out or table.with_suffix(".toml")
     if path.exists() and not path.read_bytes().startswith(FITTED.encode()):

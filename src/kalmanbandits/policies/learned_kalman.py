@@ -3,83 +3,52 @@
 from __future__ import annotations
 
 import math
+import threading
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from kalmanbandits.compilation import jit, routine
+from kalmanbandits.compilation import entry, jit, routine
 from kalmanbandits.errors import whole
-from kalmanbandits.learning.expectation_maximisation import model_fields
-from kalmanbandits.learning.fitted_filter import adopt, doubt_of, filter_fields, take_in
-from kalmanbandits.learning.identification import (
-    CURRENT,
-    MODELS,
-    filter_over,
-    improve_by,
-    search,
-    search_fields,
-)
-from kalmanbandits.learning.levels import (
-    earns_its_keep,
-    forget_past,
-    level_fields,
-    level_variance,
-    noise_of,
-    optimism,
-    take_in_level,
-)
-from kalmanbandits.learning.smoothing import move_on, work_fields
-from kalmanbandits.learning.subspace import subspace_fields
+from kalmanbandits.identification.arrays import Cells, Parameters, workspace
+from kalmanbandits.identification.maximisation import improve
+from kalmanbandits.identification.search import CURRENT, MODELS, SPARE, Fits, Search
+from kalmanbandits.identification.smoothing import filter_cells, loading_variance, propagate, temper
+from kalmanbandits.learning.local_levels import level_fields, level_index, observe_level, spread_levels
 from kalmanbandits.policies.kalman_lookahead import expected_maximum
 from kalmanbandits.policies.random import chance
 from kalmanbandits.policies.spec import Memory, Policy, check_arms
 from kalmanbandits.policies.verbs import register_kernel
 
-FIRST = 9  # rounds before the first fit
-# A fit every 15 % of the rounds, then every 128, then every 16th of them, at least one in 4096.
-GROWTH, OFTEN, SHARE, SELDOM = 0.15, 128, 16, 4096
-VERY_EARLY, EARLY = 50, 300  # rounds in which a fit is given more work, the more so the fewer there are
-EARLY_WORK, LATE_WORK = 5e6, 3e6
-MORE_ARMS = 2.5  # times the work, at most, for more than two arms
-# Rewards are kept on a grid, in units of the first ones' deviation. Over-relaxed steps magnify rounding,
-# and on the grid there are none to magnify: in another unit of reward the numbers are the same to the bit.
+OPENING = 6  # arms that take turns before the first fit
+FIRST = 7  # rounds before it, or three per opening arm
+GROWTH, OFTEN, SHARE, SELDOM = 0.15, 64, 8, 4096
+VERY_EARLY, EARLY = 50, 300
+WORK = 10e6  # nanoseconds, about, of a search
+MORE_ARMS = 1.75
 GRID = 2.0**-24
-# Share of the state's part of an arm's variance in its bonus: foresight looks one round ahead, and this far
-# beyond it. It matters where no arm tells about another.
 CURIOSITY = 0.2
-ROUNDS_A_DIMENSION = 5  # no more dimensions than data can bear
-MEMORY = 32  # rounds over which surprise is averaged
-DOUBT, CHANGE = 2.0, 2.5  # surprise that asks for a fit; that says the system changed,
-TRUSTED = 300  # if the model was good for so many rounds
-UNTRIED = 1e6  # above every index
-OUTLIER = 9.0  # squared standard errors for which one reward may count
+ROUNDS_PER_DIMENSION = 5
+MEMORY = 32
+DOUBT, CHANGE = 2.0, 2.5
+TRUSTED = 300
+LINES = 16  # arms that foresight looks at
+CLIP = 50.0
+FADE, MOST, BIAS, SHARP = 0.998, 1.0, 2.5, 2.0  # of the evidence between linear model and levels
+REPEATS, KNOWN_AFTER, PROMISING, INSIST = 2, 12, 1.0, 1e9
+WIDTH = 1.0  # log t per unit of squared width
+
+NAMES = ("G", "Q", "C", "mu", "s2", "U", "prior")
+_local = threading.local()
 
 
 @dataclass(frozen=True, kw_only=True)
 class LearnedKalman(Policy):
     """Knows nothing of the system; identifies it by expectation–maximisation and acts on the fitted filter.
 
-        index_a = c_a'ẑ + μ_a + E max_b (c_b'ẑ⁺(a) + μ_b) + √((ẑ, 1) Var(c_a, μ_a) (ẑ, 1)' + c_a'Pc_a / 5)
-
-    the expected reward, what the next round is worth after what this one teaches (as in `KalmanLookahead`),
-    and how uncertain the arm's own parameters and the state are. Parameters grow linearly with the arms; the
-    dimension is chosen from the data, up to `dimensions`. Fits use the last `window` rounds, come at growing
-    distances and are bounded in work, so memory and time a round stay the same for ever.
-
-    A guard compares the model's one-step predictions with those of arms that each have a level of their own,
-    still or wandering. Where the linear model does not earn its keep, it acts on the levels as UCB does, and
-    comes back when the next fit does. When rewards stop looking like the predictions it fits again at once;
-    when predictions long trusted fail, it forgets what came before.
-
-    It works in units of the rewards' own mean and standard deviation: multiplying all rewards by a number, or
-    adding one, changes no choice. `index` is in those units, `prediction` and `uncertainty` in the rewards'.
-
     >>> LearnedKalman(arms=2)
     LearnedKalman(arms=2, window=8192, dimensions=8)
-
-    The idea of EM and a Kalman filter for bandits: EMKF-Bandit (Zeng et al., arXiv 2409.11521); of acting on
-    a filter with a bonus: Kalman-UCB and IDEA (Gornet, Mo and Sinopoli, arXiv 2504.03926, 2510.01364).
     """
 
     arms: int
@@ -100,131 +69,303 @@ class LearnedKalman(Policy):
     def fields(self) -> list[tuple[Any, ...]]:
         """The last rounds, the models, the filter's state, and what is known of each arm."""
         k, D, W = self.arms, self.dimensions, self.window
+        E = D + 1
         return [
             ("t", "i8"),
-            ("held", "i8"),  # rounds in the ring that count
-            ("arm", "i8", (W,)),  # −1 where no reward came
-            ("reward", "f8", (W,)),  # less the first reward, `origin`, in units of `base`, on a grid
+            ("held", "i8"),
+            ("arm", "i8", (W,)),
+            ("reward", "f8", (W,)),
             ("origin", "f8"),
-            ("base", "f8"),
-            ("shift", "f8"),
-            ("scale", "f8"),
+            ("unit", "f8"),
             ("next", "i8"),
             ("fitted", "i8"),
-            ("surprise", "f8"),  # running mean of the squared innovations over their variance
+            ("distinct", "i8"),
+            ("greedy", "i8"),  # the arm with the best prediction
+            ("again", "i8"),  # pulls in a row that the arm tried last has still to get
+            ("tried", "i8"),
+            ("surprise", "f8"),
             ("trusted", "i8"),
-            ("plain", "i8"),  # whether it acts on the levels
-            *filter_fields(k, D),
+            ("odds", "f8"),
+            ("z", "f8", (D,)),
+            ("P", "f8", (D, D)),
+            ("scores", "f8", (k, 3)),
+            ("threshold", "f8"),
+            ("lines", "i8", (LINES,)),
+            ("drawn", "i8", (2,)),
+            ("d", "i8", (MODELS,)),
+            ("value", "f8", (MODELS,)),
+            ("state", "f8", (MODELS, 2)),
+            ("G", "f8", (MODELS, D, D)),
+            ("Q", "f8", (MODELS, D, D)),
+            ("C", "f8", (MODELS, k, D)),
+            ("mu", "f8", (MODELS, k)),
+            ("s2", "f8", (MODELS, k)),
+            ("U", "f8", (MODELS, k, E, E)),
+            ("prior", "f8", (MODELS, k, 3)),
             *level_fields(k),
-            *model_fields(MODELS, k, D),
-            *search_fields(W),
-            *work_fields(W, k, D),
-            *subspace_fields(k, D),
-            ("work_level", "f8", (k,)),
-            ("work_slope", "f8", (k,)),
-            ("work_corner", "f8", (k,)),
+            ("work_x", "f8", (4, E)),
+            ("work_M", "f8", (D, D)),
+            ("work_line", "f8", (3, LINES)),
         ]
 
     def start(self, memory: Any) -> None:
         """Nothing seen; the first fit is due after a few rounds."""
-        memory["next"] = FIRST
+        memory["next"] = max(FIRST, 2 * min(self.arms, OPENING))
         memory["surprise"] = 1.0
 
     def attend(self, memory: Memory) -> None:
-        """Fit: standardise the rounds held, search for the best model, take over its filter, compare."""
+        """Fit."""
         m = memory[0]
         t, n = int(m["t"]), int(m["held"])
         memory["next"] = t + 1 + t // 8
         places = np.arange(t - n, t) % self.window
-        if not self._standardise(memory, places):
+        if not self._choose_unit(memory, places):
             return
-        largest = max(1, min(self.dimensions, n // ROUNDS_A_DIMENSION))
-        work = EARLY_WORK if n < EARLY else LATE_WORK * min(MORE_ARMS, 1 + (self.arms - 2) / 6)
+        arms = m["arm"][places]
+        y = np.rint(m["reward"][places] / m["unit"] / GRID) * GRID
+        middle = float(np.median(y[arms >= 0]))
+        cells = Cells(arms, np.clip(y, middle - CLIP, middle + CLIP), np.ones(n, np.int64), float(m["reach"]))
+        w = _room(n, self.arms, self.dimensions)
+        models = [Parameters(*(memory[name][0, i] for name in NAMES)) for i in range(MODELS)]
+        fits = Fits(models, memory["d"][0], memory["value"][0], memory["state"][0], memory["drawn"][0])
+        largest = max(1, min(self.dimensions, n // ROUNDS_PER_DIMENSION))
+        work = WORK * min(MORE_ARMS, 1 + (self.arms - 2) / 12)
         doubtful = float(m["surprise"]) > 0.75 * DOUBT
-        for _ in range(3 if n < VERY_EARLY else 2 if n < 2 * VERY_EARLY or (doubtful and n < EARLY) else 1):
-            search(memory, n, largest, work)
-        improve_by(memory, CURRENT, 0, n, 1)  # leaves each arm's regression behind
-        filter_over(memory, CURRENT, 0, n)
-        adopt(memory, n)
-        memory["plain"] = not earns_its_keep(memory, n)
+        for _ in range(2 if n < VERY_EARLY or (doubtful and n < EARLY) else 1):
+            Search(fits, cells, w, largest, work).run()
+        d = int(fits.d[CURRENT])
+        filter_cells(d, models[CURRENT], cells, n, w)
+        memory["z"][0, :d], memory["P"][0, :d, :d] = w.zt[:d], w.Pt[:d, :d]
+        prepare_once(memory)
         memory["fitted"] = t
         if n > 500:
             memory["surprise"] = min(1.0, float(m["surprise"]))
         memory["next"] = t + max(1, min(int(t * GROWTH), max(OFTEN, t // SHARE), SELDOM))
 
-    def _standardise(self, memory: Memory, places: Any) -> bool:
-        """The rounds held, in order, in units of their own mean and deviation; False if there is none."""
+    def _choose_unit(self, memory: Memory, places: Any) -> bool:
+        """Follow the rewards' spread by powers of two; False if there is none yet."""
         m = memory[0]
-        arms = m["arm"][places]
-        rewards = m["reward"][places][arms >= 0]
-        if rewards.size < 2 or rewards.std() <= 1e-9 * np.abs(rewards).max():
-            return False  # all the same so far: no unit, and nothing to choose by
-        if m["base"] == 0:
-            memory["base"] = rewards.std()
-            memory["reward"] = np.rint(m["reward"] / m["base"] / GRID) * GRID
-            rewards = m["reward"][places][arms >= 0]
-        mean, scale = float(rewards.mean()), float(rewards.std())
-        self._change_unit(memory, mean, scale)
-        memory["work_arm"][0, : arms.size] = arms
-        memory["work_y"][0, : arms.size] = (m["reward"][places] - mean) / scale
+        if m["unit"] == 0:
+            return False
+        y = m["reward"][places][m["arm"][places] >= 0] / float(m["unit"])
+        off = np.abs(y - np.median(y))
+        size = float(np.median(off)) or float(off.mean())
+        exponent = round(math.log2(size)) if size > 0 else 0
+        if abs(exponent) >= 2:
+            self._change_unit(memory, 2.0**exponent, places)
         return True
 
-    def _change_unit(self, memory: Memory, mean: float, scale: float) -> None:
-        """Express every model in the new unit of rewards."""
-        m = memory[0]
-        old = float(m["scale"])
-        if old > 0:
-            memory["mu"][0] = (m["mu"] * old + m["shift"] - mean) / scale
-            memory["C"][0] *= old / scale
-            memory["s2"][0] *= (old / scale) ** 2
-            memory["tau"][0] *= (old / scale) ** 2
-        memory["shift"], memory["scale"] = mean, scale
+    def _change_unit(self, memory: Memory, factor: float, places: Any) -> None:
+        """Express every model in a unit `factor` times as large; the bank of levels begins anew on what is held."""
+        memory["unit"] *= factor
+        for name in ("C", "mu"):
+            memory[name] /= factor
+        memory["s2"] /= factor**2
+        memory["U"] /= factor**2
+        memory["prior"][..., 0] /= factor**2
+        memory["prior"][..., 1] /= factor
+        memory["prior"][..., 2] /= factor**2
+        for name, *_ in level_fields(self.arms):
+            memory[name] = 0
+        replay_levels(memory, places)
+
+
+def _room(cells: int, arms: int, D: int) -> Any:
+    """The workspace of this thread, as large as it was ever needed."""
+    key, kept = (arms, D), getattr(_local, "room", None)
+    if kept is None or kept[0] != key or kept[1] < cells:
+        kept = (key, max(cells, 256), workspace(max(2 * cells, 256), arms, D))
+        _local.room = (kept[0], max(2 * cells, 256), kept[2])
+        return kept[2]
+    return kept[2]
+
+
+@jit
+def on_grid(m: Any, reward: Any) -> Any:
+    return math.floor((reward - m.origin) / m.unit / GRID + 0.5) * GRID
+
+
+@entry
+def replay_levels(memories: Any, places: Any) -> None:
+    """Let the bank of levels hear the rounds held once more, in order."""
+    m = memories[0]
+    for i in range(places.shape[0]):
+        if m.arm[places[i]] >= 0:
+            y = math.floor(m.reward[places[i]] / m.unit / GRID + 0.5) * GRID
+            observe_level(m, m.arm[places[i]], y, m.t - places.shape[0] + i)
+
+
+@entry
+def prepare_once(memories: Any) -> None:
+    """`prepare`, called from Python."""
+    prepare(memories[0])
 
 
 @routine
-def _score(memory: Any, arm: Any, key: Any, round: Any) -> Any:
-    m = memory
-    if m.d[CURRENT] == 0:  # no model yet: the arm pulled least, ties by chance
-        return math.nan, math.nan, chance(m, arm, key, round) - m.pulls[arm]
-    origin, unit = m.origin + m.base * m.shift, m.base * m.scale
-    if m.plain:
-        if not m.known[arm]:
-            return math.nan, math.nan, UNTRIED + chance(m, arm, key, round)
-        deviation = unit * math.sqrt(level_variance(m, arm))
-        return origin + unit * m.level[arm], deviation, m.level[arm] + optimism(m, arm)
-    prediction, variance = _predict(m, arm)
-    doubt = doubt_of(m, arm)
-    index = prediction + _foresight(m, variance) + math.sqrt(doubt + CURIOSITY * variance)
-    return origin + unit * prediction, unit * math.sqrt(variance + doubt), index
+def prepare(m: Any) -> None:
+    """Before the next choice: what both models say of every arm, and which arms foresight looks at."""
+    if m.unit == 0:
+        return
+    d, k = m.d[CURRENT], m.pulls.shape[0]
+    spread_levels(m)
+    weight = 1 / (1 + math.exp(SHARP * (BIAS - m.odds))) if d > 0 else 0.0
+    for arm in range(k):
+        prediction, variance, index = 0.0, 0.0, 0.0
+        if d > 0:
+            value, known, lasting = _predict(m, arm)
+            doubt = loading_variance(d, m.U[CURRENT, arm], m.z, m.P)
+            width = 1 + WIDTH * math.log(1 + m.t * doubt / (doubt + m.s2[CURRENT, arm]))
+            prediction = weight * value
+            variance = weight * (known + doubt)
+            index = weight * (value + math.sqrt(width * doubt + CURIOSITY * lasting))
+        if weight < 1:
+            value, known, bold = level_index(m, arm, m.t)
+            prediction += (1 - weight) * value
+            variance += (1 - weight) * known
+            index += (1 - weight) * bold
+        m.scores[arm, 0], m.scores[arm, 1], m.scores[arm, 2] = prediction, variance, index
+    if d > 0:
+        _shortlist(m, weight)
+    m.greedy = 0
+    for arm in range(1, k):
+        if m.scores[arm, 0] > m.scores[m.greedy, 0]:
+            m.greedy = arm
+    if m.again > 0:
+        if m.scores[m.tried, 2] > m.scores[m.greedy, 0] - PROMISING:
+            m.scores[m.tried, 2] += INSIST
+        else:
+            m.again = 0
+
+
+@routine
+def _shortlist(m: Any, weight: Any) -> None:
+    """Add to the best indices what the next round is worth after what this one teaches (knowledge gradient)."""
+    d, k = m.d[CURRENT], m.pulls.shape[0]
+    n = min(LINES, k)
+    # The arms with the best index, by insertion.
+    for i in range(n):
+        m.lines[i] = -1
+    for arm in range(k):
+        place = n
+        while place > 0 and (m.lines[place - 1] < 0 or m.scores[m.lines[place - 1], 2] < m.scores[arm, 2]):
+            place -= 1
+        if place < n:
+            for i in range(n - 1, place, -1):
+                m.lines[i] = m.lines[i - 1]
+            m.lines[place] = arm
+    G, z, ahead, Pc = m.G[CURRENT], m.z, m.work_x[0], m.work_x[1]
+    zn = m.work_x[2]
+    for a in range(d):
+        total = 0.0
+        for b in range(d):
+            total += G[a, b] * z[b]
+        zn[a] = total
+    top = -math.inf
+    for i in range(n):
+        arm = m.lines[i]
+        level = m.mu[CURRENT, arm]
+        for a in range(d):
+            level += m.C[CURRENT, arm, a] * zn[a]
+        top = max(top, level)
+    for i in range(n):
+        arm = m.lines[i]
+        variance = 0.0
+        for a in range(d):
+            total = 0.0
+            for b in range(d):
+                total += m.P[a, b] * m.C[CURRENT, arm, b]
+            Pc[a] = total
+            variance += total * m.C[CURRENT, arm, a]
+        scale = 1 / math.sqrt(
+            variance + m.s2[CURRENT, arm] + loading_variance(d, m.U[CURRENT, arm], m.z, m.P)
+        )
+        for a in range(d):
+            total = 0.0
+            for b in range(d):
+                total += G[a, b] * Pc[b]
+            ahead[a] = total * scale
+        for j in range(n):
+            other = m.lines[j]
+            level, slope = m.mu[CURRENT, other], 0.0
+            for a in range(d):
+                level += m.C[CURRENT, other, a] * zn[a]
+                slope += m.C[CURRENT, other, a] * ahead[a]
+            m.work_line[0, j] = level
+            m.work_line[1, j] = slope
+        gain = expected_maximum(m.work_line[0, :n], m.work_line[1, :n], m.work_line[2, :n]) - top
+        m.scores[arm, 2] += weight * gain
 
 
 @routine
 def _predict(m: Any, arm: Any) -> Any:
-    """The mean and variance of an arm's c'z + μ; leaves Pc in `work_x`."""
-    d, c, z, P, Pc = m.d[CURRENT], m.C[CURRENT, arm], m.z, m.P, m.work_x
-    prediction, variance = m.mu[CURRENT, arm], 0.0
+    """The mean and variance of an arm's c'z + μ, and how much of the latter is left one round on."""
+    d, c, z, P, G, ahead = m.d[CURRENT], m.C[CURRENT, arm], m.z, m.P, m.G[CURRENT], m.work_x[3]
+    prediction, variance, lasting = m.mu[CURRENT, arm], 0.0, 0.0
+    for a in range(d):
+        total, ahead[a] = 0.0, 0.0
+        for b in range(d):
+            total += P[a, b] * c[b]
+            ahead[a] += c[b] * G[b, a]
+        prediction += c[a] * z[a]
+        variance += c[a] * total
+    for a in range(d):
+        for b in range(d):
+            lasting += ahead[a] * P[a, b] * ahead[b]
+    return prediction, variance, lasting
+
+
+@jit
+def _score(memory: Any, arm: Any, key: Any, round: Any) -> Any:
+    m = memory
+    if m.unit == 0 or m.fitted == 0:  # no model yet: a few arms take turns, ties by chance
+        index = chance(m, arm, key, round) - m.pulls[arm]
+        if m.pulls[arm] == 0 and m.distinct >= OPENING:
+            index -= 1e9
+        return math.nan, math.nan, index
+    s = m.scores[arm]
+    return m.origin + m.unit * s[0], m.unit * math.sqrt(s[1]), s[2]
+
+
+@routine
+def observe_linear(m: Any, arm: Any, y: Any) -> Any:
+    """Correct state and arm by a reward; returns log-score and squared error over variance."""
+    d, c, z, P, K, U, u = (
+        m.d[CURRENT],
+        m.C[CURRENT, arm],
+        m.z,
+        m.P,
+        m.work_x[0],
+        m.U[CURRENT, arm],
+        m.work_x[1],
+    )
+    S, v = m.s2[CURRENT, arm], y - m.mu[CURRENT, arm]
     for a in range(d):
         total = 0.0
         for b in range(d):
             total += P[a, b] * c[b]
-        Pc[a] = total
-        prediction += c[a] * z[a]
-        variance += c[a] * total
-    return prediction, variance
-
-
-@routine
-def _foresight(m: Any, variance: Any) -> Any:
-    """E max_b (c_b'ẑ⁺ + μ_b) after the reward of the arm with `variance` whose Pc is in `work_x`."""
-    d, scale = m.d[CURRENT], 1 / math.sqrt(variance + m.s2[CURRENT])
-    for b in range(m.pulls.shape[0]):
-        level, slope = m.mu[CURRENT, b], 0.0
-        for a in range(d):
-            level += m.ahead[b, a] * m.z[a]
-            slope += m.ahead[b, a] * m.work_x[a]
-        m.work_level[b] = level
-        m.work_slope[b] = slope * scale
-    return expected_maximum(m.work_level, m.work_slope, m.work_corner)
+        K[a] = total
+        S += c[a] * total
+        v -= c[a] * z[a]
+    S += loading_variance(d, U, z, P)
+    surprise = v * v / S
+    S = temper(v, S, m.reach)
+    score = -0.5 * (math.log(S) + v * v / S)
+    for a in range(d + 1):
+        total = U[a, d]
+        for b in range(d):
+            total += U[a, b] * z[b]
+        u[a] = total
+    for a in range(d + 1):
+        for b in range(d + 1):
+            U[a, b] -= u[a] * u[b] / S
+    for a in range(d):
+        c[a] += u[a] * v / S
+    m.mu[CURRENT, arm] += u[d] * v / S
+    for a in range(d):
+        z[a] += K[a] * v / S
+        for b in range(d):
+            P[a, b] -= K[a] * K[b] / S
+    return score, surprise
 
 
 @jit
@@ -232,26 +373,38 @@ def _update(memory: Any, arm: Any, reward: Any) -> None:
     m = memory
     if m.held == 0:
         m.origin = reward
+    if m.pulls[arm] == 1:
+        m.distinct += 1
     y = reward - m.origin
-    if m.base > 0:
-        y = math.floor(y / m.base / GRID + 0.5) * GRID
     _record(m, arm, y)
+    if m.unit == 0:
+        if y == 0:
+            return
+        m.unit = abs(y)
+        for i in range(m.held):  # all of them paid the same as the first until now
+            if m.arm[i] >= 0:
+                observe_level(m, m.arm[i], on_grid(m, m.origin + m.reward[i]), i)
+        return
+    if m.again > 0:
+        m.again -= 1
+    elif m.fitted > 0 and arm != m.greedy and m.pulls[arm] <= KNOWN_AFTER:
+        m.again, m.tried = REPEATS, arm
+    y = on_grid(m, reward)
+    plain = observe_level(m, arm, y, m.t - 1)
     if m.d[CURRENT] > 0:
-        y = (y - m.shift) / m.scale
-        surprise, plain = take_in(m, arm, y), take_in_level(m, arm, y)
-        if m.plain:
-            surprise = plain / noise_of(m, arm) if plain >= 0 else 1.0
+        score, surprise = observe_linear(m, arm, y)
+        if not math.isnan(plain):
+            m.odds = FADE * m.odds + max(-MOST, min(MOST, score - plain))
+        propagate(m.d[CURRENT], m.G[CURRENT], m.Q[CURRENT], m.z, m.P, m.work_M)
         _doubt(m, surprise)
+    prepare(m)
 
 
 @routine
 def _record(m: Any, arm: Any, y: Any) -> None:
-    """Write a round into the ring; of one that it pushes out, the levels keep the sum."""
+    """Write a round into the ring."""
     W = m.arm.shape[0]
     place = m.t % W
-    if m.held == W and m.arm[place] >= 0:
-        m.past[m.arm[place]] += 1
-        m.past_sum[m.arm[place]] += m.reward[place]
     m.arm[place] = arm
     m.reward[place] = y
     m.t += 1
@@ -261,14 +414,13 @@ def _record(m: Any, arm: Any, y: Any) -> None:
 @routine
 def _doubt(m: Any, surprise: Any) -> None:
     """Watch the predictions: ask for a fit when they fail, forget the past when they were long trusted."""
-    m.surprise += (min(surprise, OUTLIER) - m.surprise) / MEMORY
+    m.surprise += (min(surprise, 9.0) - m.surprise) / MEMORY
     m.trusted = m.trusted + 1 if m.surprise < 0.75 * DOUBT or m.trusted > TRUSTED else 0
     if m.surprise > DOUBT and m.t > m.fitted + max(3, min(m.held, 1000) // 20):
         m.next = m.t
         if m.trusted > TRUSTED and m.surprise > CHANGE:
             m.trusted = 0
             m.held = MEMORY
-            forget_past(m)
             for i in range(MODELS):
                 m.d[i] = 0
 
@@ -279,8 +431,8 @@ def _skip(memory: Any, arm: Any) -> None:
     if m.held > 0:  # a gap: the filter predicts through, and so will fits
         _record(m, -1, 0.0)
     if m.d[CURRENT] > 0:
-        move_on(m.d[CURRENT], m.Gamma[CURRENT], m.Q[CURRENT], m.z, m.P, m.work_M[0])
-        take_in_level(m, -1, 0.0)
+        propagate(m.d[CURRENT], m.G[CURRENT], m.Q[CURRENT], m.z, m.P, m.work_M)
+    prepare(m)
 
 
 @jit

@@ -9,8 +9,8 @@ import pytest
 
 from kalmanbandits.cli import answer
 from kalmanbandits.errors import InvalidArgument, InvalidType
-from kalmanbandits.learning.table_fit import _improved, _Model, _Room, fit_table
-from kalmanbandits.learning.table_words import describe, modes, told
+from kalmanbandits.identification.table_fit import _improved, _Model, _Room, fit_table
+from kalmanbandits.identification.table_words import describe, modes, told
 from kalmanbandits.policies import KalmanGreedy
 from kalmanbandits.simulation import simulate
 from kalmanbandits.simulation.environment import Drawn

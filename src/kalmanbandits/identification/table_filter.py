@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from kalmanbandits.compilation import entry
-from kalmanbandits.learning.smoothing import move_on, product
+from kalmanbandits.identification.linear_algebra import product
+from kalmanbandits.identification.smoothing import propagate
 
 
 @entry
@@ -76,7 +77,7 @@ def filter_rows(
                     v -= C[a, i] * state[i]
                 for i in range(d):
                     g[t, i] += C[a, i] * v / s2
-        move_on(d, G, Q, state, cov, M)
+        propagate(d, G, Q, state, cov, M)
     return likelihood
 
 

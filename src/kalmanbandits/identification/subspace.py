@@ -1,4 +1,4 @@
-"""A start for expectation–maximisation from correlations, which have no poor hills to get stuck on.
+"""A start for expectation–maximisation from correlations, which have no local optima to get stuck in.
 
 The product of two rewards h rounds apart, the later from arm a, the earlier from arm b, each less its arm's
 mean, is on average
@@ -6,7 +6,8 @@ mean, is on average
     M_h[a, b] = c_a'Γ^h Σ c_b
 
 and noise has no part in it. The Hankel matrix with the blocks M_1, M_2, … / M_2, M_3, … / … has rank d, and
-its left factor is the observability matrix (C; CΓ; CΓ²; …), from which C and Γ follow.
+its left factor is the observability matrix (C; CΓ; CΓ²; …), from which C and Γ follow. Only the arms seen most
+take part, each in units of its own deviation: the others' loadings follow from the state once there is one.
 
 Ho and Kalman, "Effective construction of linear state-variable models from input/output functions", 1966.
 """
@@ -19,50 +20,43 @@ from typing import Any
 import numpy as np
 
 from kalmanbandits.compilation import entry, routine
-from kalmanbandits.learning.expectation_maximisation import factor, solve
-from kalmanbandits.learning.smoothing import product
+from kalmanbandits.identification.linear_algebra import cholesky, cholesky_solve, product
 
 ROWS = 40  # of the Hankel matrix, or those of two blocks
+ARMS = 20  # that take part, at most
 SHRINK = 1.0  # rounds by which a pair of arms seldom seen counts less
 ITERATIONS = 12
-LARGEST_RADIUS, LEAST_Q = 0.995, 0.1
+LARGEST_RADIUS, LEAST_Q = 0.9995, 0.1
 SIGNAL = 0.5  # share of the rewards' variance; expectation–maximisation soon finds the right one
 
 
-def subspace_fields(arms: int, D: int) -> list[tuple[Any, ...]]:
-    """Room for the observability matrix."""
-    return [("work_O", "f8", (max(ROWS, 2 * arms), D)), ("work_rows", "i8")]
-
-
 @routine
-def _hankel(m: Any, n: Any) -> Any:
-    k = m.C.shape[1]
-    blocks = max(2, min(ROWS // k, n // 6))
+def _hankel(cells: Any, n: Any, place: Any, m: Any, means: Any, deviations: Any) -> Any:
+    """The Hankel matrix of the m arms that have a place."""
+    blocks = max(2, min(ROWS // m, n // 6))
     lags = 2 * blocks - 1
-    sums, counts = np.zeros((lags, k, k)), np.zeros((lags, k, k))
-    means, pulls = np.zeros(k), np.zeros(k)
-    for t in range(n):
-        arm = m.work_arm[t]
-        if arm >= 0:
-            means[arm] += m.work_y[t]
-            pulls[arm] += 1
-    for arm in range(k):
-        means[arm] /= pulls[arm] + 1
+    sums, counts = np.zeros((lags, m, m)), np.zeros((lags, m, m))
+    row = np.zeros(n, np.int64)
     for t in range(1, n):
-        arm = m.work_arm[t]
-        if arm < 0:
+        row[t] = row[t - 1] + cells.moves[t - 1]
+    for t in range(1, n):
+        arm = cells.arm[t]
+        if arm < 0 or place[arm] < 0:
             continue
-        here = m.work_y[t] - means[arm]
-        for h in range(min(lags, t)):
-            other = m.work_arm[t - 1 - h]
-            if other >= 0:
-                sums[h, arm, other] += here * (m.work_y[t - 1 - h] - means[other])
-                counts[h, arm, other] += 1
-    X = np.empty((blocks * k, blocks * k))
-    for a in range(blocks * k):
-        for b in range(blocks * k):
-            h = a // k + b // k
-            X[a, b] = sums[h, a % k, b % k] / (counts[h, a % k, b % k] + SHRINK)
+        here, a = (cells.y[t] - means[arm]) / deviations[arm], place[arm]
+        s = t - 1
+        while s >= 0 and row[t] - row[s] <= lags:
+            other, h = cells.arm[s], row[t] - row[s] - 1
+            if h >= 0 and other >= 0 and place[other] >= 0:
+                b = place[other]
+                sums[h, a, b] += here * (cells.y[s] - means[other]) / deviations[other]
+                counts[h, a, b] += 1
+            s -= 1
+    X = np.empty((blocks * m, blocks * m))
+    for a in range(blocks * m):
+        for b in range(blocks * m):
+            h = a // m + b // m
+            X[a, b] = sums[h, a % m, b % m] / (counts[h, a % m, b % m] + SHRINK)
     return X
 
 
@@ -101,28 +95,28 @@ def _orthonormalise(V: Any, lengths: Any) -> None:
 
 
 @entry
-def observe_correlations(memories: Any, n: Any) -> None:
-    """The first D left singular vectors of the Hankel matrix times √ singular values, to `work_O`.
+def observability(cells: Any, n: Any, place: Any, m: Any, means: Any, deviations: Any, D: Any) -> Any:
+    """The first D left singular vectors of the Hankel matrix times √ singular values, (rows, D).
 
     By orthogonal iteration, written out: a library's decomposition differs in its last bits from one
     processor to the next, and so would choices.
     """
-    m = memories[0]
-    X = _hankel(m, n)
-    rows, D = X.shape[0], min(m.work_O.shape[1], X.shape[0])
-    V, W, lengths = np.empty((rows, D)), np.empty((rows, D)), np.empty(D)
+    X = _hankel(cells, n, place, m, means, deviations)
+    rows, size = X.shape[0], min(D, X.shape[0])
+    V, W, lengths = np.empty((rows, size)), np.empty((rows, size)), np.empty(size)
     for a in range(rows):
-        for j in range(D):
+        for j in range(size):
             V[a, j] = float((7 * a * a + 13 * a * (j + 1) + 5 * j) % 31) - 15.0  # nothing special about it
     for _ in range(ITERATIONS):
         _multiply(X, V, W, True)
         _orthonormalise(W, lengths)
         _multiply(X, W, V, False)
         _orthonormalise(V, lengths)
-    m.work_rows = rows
+    result = np.zeros((rows, D))
     for a in range(rows):
-        for j in range(m.work_O.shape[1]):
-            m.work_O[a, j] = V[a, j] * math.sqrt(lengths[j]) if j < D else 0.0
+        for j in range(size):
+            result[a, j] = V[a, j] * math.sqrt(lengths[j])
+    return result
 
 
 @routine
@@ -147,36 +141,43 @@ def _radius(A: Any, d: Any) -> Any:
 
 
 @entry
-def begin_from_correlations(memories: Any, i: Any, d: Any) -> None:
-    """Γ, C, Q, σ² of model `i` from `work_O`: Γ by least squares of each block of rows on the one above."""
-    m = memories[0]
-    O, G, C, Q, k = m.work_O, m.Gamma[i], m.C[i], m.Q[i], m.C.shape[1]
-    N, L, x, above = m.work_M[0], m.work_L, m.work_x, m.work_rows - m.C.shape[1]
+def realise(d: Any, p: Any, O: Any, place: Any, m: Any, means: Any, deviations: Any, w: Any) -> None:
+    """A model of d dimensions from the observability matrix O: Γ by least squares of each block on the one above."""
+    G, C, Q = p.G, p.C, p.Q
+    N, L, x, above = w.M[0], w.M[1], w.r[0], O.shape[0] - m
     for a in range(d):
         for b in range(d):
             N[a, b] = 0.0
             for row in range(above):
                 N[a, b] += O[row, a] * O[row, b]
         N[a, a] += 1e-9
-    factor(N, L, d)
+    cholesky(N, L, d)
     for b in range(d):
         for a in range(d):
             x[a] = 0.0
             for row in range(above):
-                x[a] += O[row, a] * O[row + k, b]
-        solve(L, x, d)
+                x[a] += O[row, a] * O[row + m, b]
+        cholesky_solve(L, x, d)
         for a in range(d):
             G[a, b] = x[a]
     radius, signal = _radius(G, d), 1e-9
     shrink = min(1.0, LARGEST_RADIUS / max(radius, 1e-9))
-    for arm in range(k):
-        for a in range(d):
-            signal += O[arm, a] * O[arm, a] / k
     for a in range(d):
+        for j in range(m):
+            signal += O[j, a] * O[j, a] / m
         for b in range(d):
             G[a, b] *= shrink
             Q[a, b] = 0.0
         Q[a, a] = max(LEAST_Q, 1 - (radius * shrink) ** 2)
-        for arm in range(k):
-            C[arm, a] = O[arm, a] * math.sqrt(SIGNAL / signal)
-    m.s2[i] = 1 - SIGNAL
+    for arm in range(C.shape[0]):
+        for a in range(d + 1):
+            for b in range(d + 1):
+                p.U[arm, a, b] = 0.0
+        p.mu[arm] = means[arm]
+        p.s2[arm] = (1 - SIGNAL) * deviations[arm] ** 2
+        for a in range(d):
+            if place[arm] >= 0:
+                C[arm, a] = O[place[arm], a] * deviations[arm] * math.sqrt(SIGNAL / signal)
+            else:
+                C[arm, a] = 0.0
+                p.U[arm, a, a] = p.prior[arm, 0]

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from kalmanbandits.errors import Array, InvalidArgument, InvalidType, whole
-from kalmanbandits.learning.table_filter import filter_rows, smooth_rows
+from kalmanbandits.identification.table_filter import filter_rows, smooth_rows
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 from kalmanbandits.systems.properties import spectral_radius
 from kalmanbandits.systems.replay import Replay

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kalmanbandits.errors import Array
-from kalmanbandits.learning.table_fit import TableFit
+from kalmanbandits.identification.table_fit import TableFit
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
 SHOWN = 12  # arms, up to which every pair is printed

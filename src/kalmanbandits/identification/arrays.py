@@ -1,0 +1,83 @@
+"""The arrays of a fit, in plain NumPy, so that one piece of machine code serves every number of arms.
+
+A **history** is a sequence of cells: cell i is a reward `y[i]` of arm `arm[i]` (−1 where none came), after
+which the state moves on if `moves[i]`. A bandit's history has one cell per round; a row of a table has as many as
+it has rewards, between which the state stands still. The E-step knows no other difference between the two.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kalmanbandits.errors import Array
+
+Integers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+
+
+class Cells(NamedTuple):
+    """A history: arms (n,), rewards (n,), whether the state moves after the cell (n,), and how far rewards reach.
+
+    An innovation up to `reach` is no outlier, however small the noise: rewards of that size come too often for that.
+    """
+
+    arm: Integers
+    y: Array
+    moves: Integers
+    reach: float
+
+
+class Parameters(NamedTuple):
+    """One model, with room for D dimensions of which the first d are used.
+
+        z' = Γz + ξ,  ξ ~ N(0, Q)        y = c_a'z + μ_a + η,  η ~ N(0, σ²_a)
+
+    `U` (k, D + 1, D + 1) is the posterior covariance of (c_a, μ_a). `prior` (k, 3) holds what an arm is taken to be
+    like before its rewards: the mean square of a loading, the mean of its level, and the level's variance.
+    """
+
+    G: Array
+    Q: Array
+    C: Array
+    mu: Array
+    s2: Array
+    U: Array
+    prior: Array
+
+
+class Workspace(NamedTuple):
+    """Room for one E-step and M-step; everything in it is written before it is read."""
+
+    z: Array  # (n, D) filtered means
+    F: Array  # (n, D, D) filtered covariances
+    K: Array  # (n, D) gains
+    v: Array  # (n,) innovations
+    S: Array  # (n,) their variances
+    weight: Array  # (n,) 1, or less for an outlier
+    zt: Array  # (D,) prediction after the last cell
+    Pt: Array  # (D, D)
+    A: Array  # (k, D + 1, D + 1) sums of each arm's regression on (z, 1)
+    b: Array  # (k, D + 1)
+    yy: Array  # (k,)
+    S00: Array  # (D, D) sums of E zz' before a move, E z⁺z', E z⁺z⁺'
+    S10: Array
+    S11: Array
+    M: Array  # (6, D + 1, D + 1) scratch
+    r: Array  # (6, D + 1) scratch
+
+
+def parameters(arms: int, D: int) -> Parameters:
+    """Room for one model, zeroed."""
+    shapes = ((D, D), (D, D), (arms, D), (arms,), (arms,), (arms, D + 1, D + 1), (arms, 3))
+    return Parameters(*(np.zeros(shape) for shape in shapes))
+
+
+def workspace(cells: int, arms: int, D: int) -> Workspace:
+    """Room for a fit of so many cells."""
+    E = D + 1
+    shapes: tuple[tuple[int, ...], ...] = (
+        (cells, D), (cells, D, D), (cells, D), (cells,), (cells,), (cells,), (D,), (D, D),
+        (arms, E, E), (arms, E), (arms,), (D, D), (D, D), (D, D), (6, E, E), (6, E),
+    )  # fmt: skip
+    return Workspace(*(np.zeros(shape) for shape in shapes))

@@ -1,0 +1,320 @@
+"""The M-step, with priors that arms learn from each other; and the steps of expectation–maximisation.
+
+Given the sums of the E-step, Γ and Q are a regression of each state on the one before. An arm's (c_a, μ_a) is a
+Bayesian regression of its rewards on (z, 1) with noise σ²_a and the prior
+
+    c_a ~ N(0, s²_a I)        μ_a ~ N(m_a, ω²_a)
+
+whose posterior mean and covariance U_a are kept. The prior of an arm comes from how loadings and levels are spread
+over the *other* arms: were the arm itself among them, a single large reward would widen the prior that is to judge
+it. Arms count by what is known of them (MacKay, "Bayesian interpolation", 1992: γ = 1 − posterior over prior
+variance). The noise σ²_a is shrunk towards that of all arms.
+
+States have no unit: after every step they are turned so that their mean square is the identity, which gives the
+priors a meaning. Rewards come in units of their own spread.
+
+Shumway and Stoffer, "An approach to time series smoothing and forecasting using the EM algorithm", 1982.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kalmanbandits.compilation import entry, jit, routine
+from kalmanbandits.identification.linear_algebra import (
+    cholesky,
+    cholesky_solve,
+    forward_solve,
+    invert,
+    transpose,
+)
+from kalmanbandits.identification.smoothing import run_filter, smooth
+
+# Priors, as pseudo-observations in units of standardised rewards and states.
+SHRINK_GAMMA = 0.1  # moves to z = 0
+MOVES_Q, SQUARES_Q = 1.0, 0.01
+ARMS_LIKE = 1.0  # arms that the first guess of a prior counts for
+GUESS = 0.5  # of the variance of loadings (of an arm together) and of levels
+LIKE_OTHERS = 4.0  # rounds for which an arm's noise is taken to be that of all
+OWN_SCALE = 4.0  # loadings for which an arm is taken to have the scale of all
+LEAST_NOISE = 1e-6
+LEAST_PRIOR = 1e-3
+STRIDE, LARGEST_STRIDE = 1.4, 40.0  # of over-relaxed steps
+
+
+@routine
+def maximise(d: Any, p: Any, w: Any, moved: Any) -> None:
+    """After `smooth`: the parameters that make the expected likelihood with priors greatest."""
+    G, Q, L, x, T = p.G, p.Q, w.M[1], w.r[0], w.M[0]
+    S00, S10, S11 = w.S00, w.S10, w.S11
+    if d > 0:
+        for a in range(d):
+            S00[a, a] += SHRINK_GAMMA
+        cholesky(S00, L, d)
+        for a in range(d):
+            for b in range(d):
+                x[b] = S10[a, b]
+            cholesky_solve(L, x, d)
+            for b in range(d):
+                G[a, b] = x[b]
+        for a in range(d):  # Γ minimises, so S11 − ΓS10' − S10Γ' + ΓS00Γ' = S11 − ΓS10'
+            for b in range(d):
+                total = S11[a, b]
+                for j in range(d):
+                    total -= G[a, j] * S10[b, j]
+                T[a, b] = total
+        for a in range(d):
+            for b in range(d):
+                Q[a, b] = 0.5 * (T[a, b] + T[b, a]) / (moved + MOVES_Q)
+            Q[a, a] += SQUARES_Q / (moved + MOVES_Q)
+    for arm in range(p.C.shape[0]):
+        regress_arm(d, p, w, arm)
+    share_noise(p, w, d)
+    if d > 0:
+        normalise(d, p, w, moved)
+    share_priors(d, p, w)
+
+
+@routine
+def regress_arm(d: Any, p: Any, w: Any, arm: Any) -> None:
+    """The posterior of (c_a, μ_a) given the sums `w.A[arm]`, `w.b[arm]`, the noise and the prior."""
+    E, A, b, x, T, L = d + 1, w.A[arm], w.b[arm], w.r[0], w.M[0], w.M[1]
+    precision = 1 / p.s2[arm]
+    for a in range(E):
+        for c in range(E):
+            T[a, c] = precision * A[a, c]
+    for a in range(d):
+        T[a, a] += 1 / p.prior[arm, 0]
+    T[d, d] += 1 / p.prior[arm, 2]
+    invert(T, L, x, p.U[arm], E)
+    for a in range(E):
+        total = p.U[arm, a, d] * p.prior[arm, 1] / p.prior[arm, 2]
+        for c in range(E):
+            total += p.U[arm, a, c] * b[c] * precision
+        x[a] = total
+    for a in range(d):
+        p.C[arm, a] = x[a]
+    p.mu[arm] = x[d]
+
+
+@routine
+def share_noise(p: Any, w: Any, d: Any) -> None:
+    """σ²_a: expected squared residuals, shrunk towards the geometric mean over arms. Leaves the residuals in `w.yy`."""
+    k, E = p.C.shape[0], d + 1
+    pooled, weight = 0.0, 0.0
+    for arm in range(k):
+        A, b, U = w.A[arm], w.b[arm], p.U[arm]
+        count = A[d, d]
+        if count <= 0:
+            continue
+        residual = w.yy[arm]
+        for a in range(E):
+            theta = p.C[arm, a] if a < d else p.mu[arm]
+            residual -= 2 * theta * b[a]
+            for c in range(E):
+                other = p.C[arm, c] if c < d else p.mu[arm]
+                residual += A[a, c] * (theta * other + U[a, c])
+        w.yy[arm] = max(residual, 0.0)
+        known = count / (count + LIKE_OTHERS)
+        pooled += known * math.log(max(w.yy[arm] / count, LEAST_NOISE))
+        weight += known
+    common = math.exp(pooled / max(weight, 1e-9))
+    for arm in range(k):
+        count = w.A[arm, d, d]
+        squares = w.yy[arm] if count > 0 else 0.0
+        p.s2[arm] = max((squares + LIKE_OTHERS * common) / (count + LIKE_OTHERS), LEAST_NOISE)
+
+
+@routine
+def share_priors(d: Any, p: Any, w: Any) -> None:
+    """Each arm's prior from the other arms, by what is known of them."""
+    k = p.C.shape[0]
+    squares, known = 0.0, 0.0
+    levels, trust = 0.0, 0.0
+    for arm in range(k):
+        if w.A[arm, d, d] > 0:
+            size, gamma = _loading_size(d, p, arm)
+            squares += size
+            known += gamma
+            share = _level_share(d, p, arm)
+            levels += share * p.mu[arm]
+            trust += share
+    centre = levels / (trust + 1e-9)
+    spread = 0.0
+    for arm in range(k):
+        if w.A[arm, d, d] > 0:
+            spread += _level_share(d, p, arm) * (p.mu[arm] - centre) ** 2
+    for arm in range(k):
+        own, gamma, share, off = 0.0, 0.0, 0.0, 0.0
+        if w.A[arm, d, d] > 0:
+            own, gamma = _loading_size(d, p, arm)
+            share = _level_share(d, p, arm)
+            off = share * (p.mu[arm] - centre) ** 2
+        rest = max(trust - share, 0.0)
+        mean = (levels - share * p.mu[arm]) / (rest + 1e-9) if rest > 1e-6 else 0.0
+        size = GUESS
+        if d > 0:
+            guess = GUESS / d
+            size = (squares - own + ARMS_LIKE * d * guess) / (known - gamma + ARMS_LIKE * d)
+            trace = 0.0
+            for a in range(d):
+                trace += p.C[arm, a] ** 2 + p.U[arm, a, a]
+            size = (trace + OWN_SCALE * size) / (d + OWN_SCALE)
+        p.prior[arm, 0] = max(size, LEAST_PRIOR)
+        p.prior[arm, 1] = mean
+        p.prior[arm, 2] = max((max(spread - off, 0.0) + ARMS_LIKE * GUESS) / (rest + ARMS_LIKE), LEAST_PRIOR)
+
+
+@jit
+def _loading_size(d: Any, p: Any, arm: Any) -> Any:
+    """|c_a|², and how many of its d loadings are known."""
+    size, gamma = 0.0, 0.0
+    for a in range(d):
+        size += p.C[arm, a] ** 2
+        gamma += 1 - min(p.U[arm, a, a] / p.prior[arm, 0], 1.0)
+    return size, gamma
+
+
+@jit
+def _level_share(d: Any, p: Any, arm: Any) -> Any:
+    """How far an arm's level is known, from 0 to 1."""
+    return 1 - min(p.U[arm, d, d] / p.prior[arm, 2], 1.0)
+
+
+@routine
+def normalise(d: Any, p: Any, w: Any, moved: Any) -> None:
+    """Turn the state so that its mean square is I:  z = Lx,  Γ ← L⁻¹ΓL,  Q ← L⁻¹QL'⁻¹,  c ← L'c."""
+    G, Q, L, T = p.G, p.Q, w.M[1], w.M[0]
+    for a in range(d):
+        for b in range(d):
+            T[a, b] = w.S00[a, b] / max(moved, 1)
+    cholesky(T, L, d)
+    for a in range(d):
+        for b in range(d):
+            total = 0.0
+            for j in range(b, d):
+                total += G[a, j] * L[j, b]
+            T[a, b] = total
+    forward_solve(L, T, d)
+    for a in range(d):
+        for b in range(d):
+            G[a, b] = T[a, b]
+    for _ in range(2):  # Q ← L⁻¹Q, transposed, twice
+        forward_solve(L, Q, d)
+        transpose(Q, d)
+    for arm in range(p.C.shape[0]):
+        turn_arm(d, p.C[arm], p.U[arm], L, T)
+
+
+@jit
+def turn_arm(d: Any, c: Any, U: Any, L: Any, T: Any) -> None:
+    """c ← L'c and its covariance with it; L is lower triangular, T scratch."""
+    for a in range(d):
+        total, level = 0.0, 0.0
+        for j in range(a, d):
+            total += c[j] * L[j, a]
+            level += U[j, d] * L[j, a]
+        c[a] = total  # entry a reads entries from a on only
+        U[a, d] = level
+        U[d, a] = level
+    for a in range(d):
+        for b in range(d):
+            total = 0.0
+            for j in range(a, d):
+                total += L[j, a] * U[j, b]
+            T[a, b] = total
+    for a in range(d):
+        for b in range(d):
+            total = 0.0
+            for j in range(b, d):
+                total += T[a, j] * L[j, b]
+            U[a, b] = total
+
+
+@routine
+def step(d: Any, p: Any, cells: Any, n: Any, w: Any, spare: Any, state: Any) -> Any:
+    """One step of expectation–maximisation, over-relaxed; returns the log-likelihood before it.
+
+        θ ← θ + ε(EM(θ) − θ)
+
+    ε, in `state[0]`, grows while the likelihood, in `state[1]`, does; when it falls, the plain step is taken back
+    from `spare` and ε is 1 (Salakhutdinov and Roweis, "Adaptive overrelaxed bound optimization methods", 2003).
+    """
+    likelihood = run_filter(d, p, cells, n, w)
+    if state[0] > 1 and not likelihood >= state[1]:
+        copy_parameters(spare, p)
+        state[0] = 1.0
+        likelihood = run_filter(d, p, cells, n, w)
+    state[1] = likelihood
+    copy_parameters(p, spare)
+    maximise(d, p, w, smooth(d, p, cells, n, w))
+    if state[0] > 1:
+        stretch(d, p, spare, state[0], w)
+    else:
+        copy_parameters(p, spare)
+    state[0] = min(STRIDE * state[0], LARGEST_STRIDE)
+    return likelihood
+
+
+@routine
+def stretch(d: Any, p: Any, spare: Any, e: Any, w: Any) -> None:
+    """From θ in `spare` and EM(θ) in `p`: the longer step in `p`, the plain one in `spare`."""
+    T, L = w.M[0], w.M[1]
+    for a in range(d):
+        for b in range(d):
+            p.G[a, b], spare.G[a, b] = _beyond(spare.G[a, b], p.G[a, b], e)
+            T[a, b] = spare.Q[a, b] + e * (p.Q[a, b] - spare.Q[a, b])
+    positive = cholesky(T, L, d) > 1e-9
+    for a in range(d):
+        for b in range(d):
+            spare.Q[a, b] = p.Q[a, b]
+            if positive:
+                p.Q[a, b] = T[a, b]
+    for arm in range(p.C.shape[0]):
+        for a in range(d):
+            p.C[arm, a], spare.C[arm, a] = _beyond(spare.C[arm, a], p.C[arm, a], e)
+        p.mu[arm], spare.mu[arm] = _beyond(spare.mu[arm], p.mu[arm], e)
+        ratio = min(max(p.s2[arm] / spare.s2[arm], 0.5), 2.0)
+        spare.s2[arm] = p.s2[arm]
+        p.s2[arm] = max(p.s2[arm] * ratio ** (e - 1), LEAST_NOISE)
+        for a in range(3):
+            spare.prior[arm, a] = p.prior[arm, a]
+        for a in range(d + 1):
+            for b in range(d + 1):
+                spare.U[arm, a, b] = p.U[arm, a, b]
+
+
+@jit
+def _beyond(old: Any, new: Any, e: Any) -> Any:
+    return old + e * (new - old), new
+
+
+@routine
+def copy_parameters(source: Any, target: Any) -> None:
+    """`target` ← `source`, all of it."""
+    for a in range(source.G.shape[0]):
+        for b in range(source.G.shape[0]):
+            target.G[a, b] = source.G[a, b]
+            target.Q[a, b] = source.Q[a, b]
+    for arm in range(source.C.shape[0]):
+        target.mu[arm] = source.mu[arm]
+        target.s2[arm] = source.s2[arm]
+        for a in range(3):
+            target.prior[arm, a] = source.prior[arm, a]
+        for a in range(source.U.shape[1]):
+            if a < source.G.shape[0]:
+                target.C[arm, a] = source.C[arm, a]
+            for b in range(source.U.shape[1]):
+                target.U[arm, a, b] = source.U[arm, a, b]
+
+
+@entry
+def improve(d: Any, p: Any, cells: Any, n: Any, w: Any, spare: Any, state: Any, steps: Any) -> Any:
+    """`step` so many times; returns the log-likelihoods before the first step and the last."""
+    state[1] = -math.inf
+    first = last = step(d, p, cells, n, w, spare, state)
+    for _ in range(1, steps):
+        last = step(d, p, cells, n, w, spare, state)
+    copy_parameters(spare, p)
+    return first, last

@@ -1,0 +1,209 @@
+"""Arms that tell nothing about each other: a bank of filters, each with another idea of how a level wanders.
+
+    y = m_a + x_a + η,  Var η = σ²_a        x_a ← φx_a + ζ,  Var ζ = qσ²_a
+
+m_a is what the arm pays on average, x_a how far it is from that at present. (φ, q) = (1, 0) is an arm that stands
+still, φ = 1 the local-level model (a random walk), φ < 1 a first-order autoregression. Every pair of a small
+grid runs its own filter on every arm, in units of the arm's own noise, which it learns on the way; the one that
+foretold the recent rewards best speaks for the bank. Nothing is fitted, so that cost and memory do not depend on how
+long it runs, and an update costs the same for any number of arms.
+
+An innovation beyond `OUTLIER` deviations counts as one of that size with a larger variance. A second one in a row of
+the same arm and sign is no accident: then its level has changed, and is learned anew.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from kalmanbandits.compilation import jit, routine
+
+_WALKS = (0.0, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+_DECAYS, _SHARES = (0.5, 0.8, 0.9, 0.97, 0.99, 0.997), (0.5, 3.0, 20.0)
+PHI = np.array([1.0] * len(_WALKS) + [phi for phi in _DECAYS for _ in _SHARES])
+Q = np.array([*_WALKS, *((1 - phi**2) * share for phi in _DECAYS for share in _SHARES)])
+BANK = len(PHI)
+FORGET = 0.9995  # of the log-scores, per round
+MOVING, MOST = 4.0, 0.5  # log-likelihood that levels which move must earn; for which one reward may count
+LIKE_OTHERS, CAUTION = 2.0, 4.0  # rounds for which an arm's noise is taken to be that of others
+FIRST_GUESS = 2.0  # rounds for which the common noise is taken to be 1, the unit of rewards
+OUTLIER = 4.5  # deviations
+BEYOND, REACHING = (
+    0.005,
+    0.5,
+)  # rewards that come less often than this may be outliers; the step of that quantile
+
+
+def level_fields(arms: int) -> list[tuple[Any, ...]]:
+    """Of each filter of the bank and each arm: level, deviation, their covariance, noise, last round and strikes."""
+    shape = (BANK, arms)
+    return [
+        ("level", "f8", shape),
+        ("deviation", "f8", shape),
+        ("spread", "f8", (BANK, arms, 3)),  # Var m, Cov(m, x), Var x in units of σ²_a
+        ("squares", "f8", shape),
+        ("strike", "i8", shape),
+        ("heard", "i8", (arms,)),  # rewards
+        ("last", "i8", (arms,)),  # the round of the last one
+        ("pool", "f8", (BANK, 4)),  # squares and their number over all arms; sum and weight of log noises
+        ("log_score", "f8", (BANK,)),  # less that of the arms that stand still
+        ("speaker", "i8"),  # the filter that foretells best
+        ("mean_level", "f8", (2,)),  # mean and variance of the levels over arms
+        ("reach", "f8"),  # the innovation that one reward in 200 exceeds
+    ]
+
+
+@jit
+def common_noise(m: Any, j: Any) -> Any:
+    """σ² over all rewards, in filter j: no less than what a typical arm has."""
+    return (m.pool[j, 0] + FIRST_GUESS) / (m.pool[j, 1] + FIRST_GUESS)
+
+
+@jit
+def noise_of(m: Any, j: Any, arm: Any) -> Any:
+    """σ²_a in filter j, shrunk towards the geometric mean over arms."""
+    rounds = max(m.heard[arm] - 1, 0) + LIKE_OTHERS
+    typical = math.exp(m.pool[j, 2] / (m.pool[j, 3] + FIRST_GUESS))
+    return (m.squares[j, arm] + LIKE_OTHERS * typical) / rounds
+
+
+@jit
+def cautious_noise(m: Any, j: Any, arm: Any) -> Any:
+    """σ²_a for the bonus, shrunk towards that of all rewards: a few rewards that agree prove no lack of noise."""
+    rounds = max(m.heard[arm] - 1, 0) + CAUTION
+    return (m.squares[j, arm] + CAUTION * common_noise(m, j)) / rounds
+
+
+@jit
+def _log_noise(m: Any, j: Any, arm: Any) -> Any:
+    """What an arm adds to the mean of the log noises: weight times logarithm, and weight."""
+    n = m.heard[arm] - 1
+    if n <= 0:
+        return 0.0, 0.0
+    weight = n / (n + FIRST_GUESS)
+    return weight * math.log((m.squares[j, arm] + 0.1) / (n + 0.1)), weight
+
+
+@routine
+def foretell_level(m: Any, j: Any, arm: Any, round: Any) -> Any:
+    """Prediction, Var m and Var(x) + 2Cov(m, x) of an arm in filter j, the variances in units of σ²_a."""
+    phi, q = PHI[j], Q[j]
+    V = m.spread[j, arm]
+    ahead = round - m.last[arm]
+    if phi == 1.0:
+        return m.level[j, arm] + m.deviation[j, arm], V[0], V[2] + q * ahead + 2 * V[1]
+    fade = math.exp(ahead * math.log(phi))
+    x = V[2] * fade * fade + q * (1 - fade * fade) / (1 - phi * phi)
+    return m.level[j, arm] + fade * m.deviation[j, arm], V[0], x + 2 * fade * V[1]
+
+
+@routine
+def observe_level(m: Any, arm: Any, y: Any, round: Any) -> Any:
+    """Take in a reward; returns the log-score of the filter that spoke for the bank, NaN for an arm's first."""
+    score, still, first = math.nan, 0.0, m.heard[arm] == 0
+    if not first:
+        off = abs(y - foretell_level(m, m.speaker, arm, round)[0])
+        m.reach = max(m.reach, 1e-3) * math.exp(REACHING * ((1.0 if off > m.reach else 0.0) - BEYOND))
+    for j in range(BANK):
+        phi, q, V = PHI[j], Q[j], m.spread[j, arm]
+        if first:
+            x = q / (1 - phi * phi) if phi < 1.0 else 0.0
+            m.level[j, arm], m.deviation[j, arm] = y, 0.0
+            V[0], V[1], V[2] = 1.0 + x, -x, x
+            continue
+        ahead = round - m.last[arm]
+        if phi == 1.0:
+            V[2] += q * ahead
+        else:
+            fade = math.exp(ahead * math.log(phi))
+            m.deviation[j, arm] *= fade
+            V[1] *= fade
+            V[2] = V[2] * fade * fade + q * (1 - fade * fade) / (1 - phi * phi)
+        noise = noise_of(m, j, arm)
+        v = y - m.level[j, arm] - m.deviation[j, arm]
+        S = V[0] + 2 * V[1] + V[2] + 1.0
+        limit = v * v / (noise * OUTLIER * OUTLIER) if abs(v) > m.reach else 0.0
+        sign = 0
+        if limit > S:
+            sign = 1 if v > 0 else -1
+            if m.strike[j, arm] == sign:
+                V[0] += v * v / noise
+                S = V[0] + 2 * V[1] + V[2] + 1.0
+                sign = 0
+        m.strike[j, arm] = sign
+        S = max(S, limit)
+        error = v * v / S
+        log_score = -0.5 * (math.log(S * noise) + error / noise)
+        if j == 0:
+            still = log_score
+        if j == m.speaker:
+            score = log_score
+        ahead_of_still = max(-MOST, min(MOST, log_score - still))
+        m.log_score[j] = FORGET * m.log_score[j] + ahead_of_still
+        square = min(error, max(OUTLIER * OUTLIER * noise, m.reach * m.reach))
+        log, share = _log_noise(m, j, arm)
+        m.squares[j, arm] += square
+        m.heard[arm] += 1
+        new_log, new_share = _log_noise(m, j, arm)
+        m.heard[arm] -= 1
+        m.pool[j, 2] += new_log - log
+        m.pool[j, 3] += new_share - share
+        m.pool[j, 0] += square
+        m.pool[j, 1] += 1.0
+        p, r = V[0] + V[1], V[1] + V[2]
+        m.level[j, arm] += p / S * v
+        m.deviation[j, arm] += r / S * v
+        V[0] -= p * p / S
+        V[1] -= p * r / S
+        V[2] -= r * r / S
+    m.heard[arm] += 1
+    m.last[arm] = round
+    best = MOVING
+    m.speaker = 0
+    for j in range(1, BANK):
+        if m.log_score[j] > best:
+            best = m.log_score[j]
+            m.speaker = j
+    return score
+
+
+@routine
+def spread_levels(m: Any) -> None:
+    """Mean and variance of the levels over the arms heard of, as the speaker has them."""
+    j, n, mean, squares = m.speaker, 0, 0.0, 0.0
+    for arm in range(m.heard.shape[0]):
+        if m.heard[arm] > 0:
+            n += 1
+            off = m.level[j, arm] - mean
+            mean += off / n
+            squares += off * (m.level[j, arm] - mean)
+    m.mean_level[0] = mean
+    m.mean_level[1] = (squares + common_noise(m, j)) / max(n, 1)
+
+
+@routine
+def level_index(m: Any, arm: Any, round: Any) -> Any:
+    """Prediction, variance and index of an arm by the filter that speaks.
+
+        index = prediction + √(2 log(t Var m) Var m + 2 log n_x Var x)
+
+    UCB's bonus for what never moves, with log(t/N) in place of log t as in KL-UCB⁺ (Var m is about 1/N in units of the
+    noise); for what does, n_x is how many rounds it stays about where it is.
+    """
+    j = m.speaker
+    time = math.log(max(round, 2))
+    if m.heard[arm] == 0:
+        return m.mean_level[0], m.mean_level[1], m.mean_level[0] + math.sqrt(2 * time * m.mean_level[1])
+    prediction, still, moving = foretell_level(m, j, arm, round)
+    noise = cautious_noise(m, j, arm)
+    memory = float(max(round, 2))
+    if PHI[j] < 1.0:
+        memory = min(memory, 1 / (1 - PHI[j]))
+    elif Q[j] > 0:
+        memory = min(memory, 1 / math.sqrt(Q[j]))
+    time = math.log(max(round * still, 1.6))
+    bonus = 1.5 * time * still + 2 * math.log(max(memory, 1.6)) * max(moving, -still)
+    return prediction, noise * max(still + moving, 0.0), prediction + math.sqrt(noise * max(bonus, 0.0))
