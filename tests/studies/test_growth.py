@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import xarray
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from study_worlds import TEXT, chunk_files, contents, small_blocks, small_study
 
 from kalmanbandits.errors import InvalidArgument
@@ -24,6 +26,8 @@ from kalmanbandits.studies import (
     parse_study,
     run_study,
 )
+from kalmanbandits.studies.store.drafts import Draft
+from kalmanbandits.studies.store.layout import Chunk, layouts
 
 MORE_RUNS = ("runs = 7", "runs = 11")
 FINER = ("count = 3", "count = 5")  # 0, π/2 and π stay
@@ -229,6 +233,19 @@ def test_a_shard_is_a_part_of_a_whole(text: str) -> None:
     else:
         with pytest.raises(InvalidArgument, match="shard must be PART/OF, such as 3/20"):
             Shard.parse(text)
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(st.booleans(), min_size=3, max_size=3), min_size=2, max_size=2))
+def test_the_pieces_of_a_draft_are_what_is_missing_each_once(have: list[list[bool]]) -> None:
+    study = small_study()
+    layout = layouts(study, {"angles": 3})["angles"]
+    draft = Draft(layout, Chunk(1, 1))  # runs 3, 4 and 5
+    draft.have[:] = have
+    pieces = [(label, run) for piece in draft.missing() for label in piece.labels for run in piece.runs]
+    rows = dict(zip(("UCB", "Random"), have, strict=True))
+    truth = [(label, run) for label, row in rows.items() for run in (3, 4, 5) if not row[run - 3]]
+    assert sorted(pieces) == sorted(truth)
 
 
 def test_a_damaged_part_of_an_earlier_store_is_played_again(tmp_path: Path, played: list[Any]) -> None:
