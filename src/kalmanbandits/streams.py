@@ -25,7 +25,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from kalmanbandits.compilation import entry, jit
-from kalmanbandits.errors import InvalidArgument, whole
+from kalmanbandits.errors import whole
 
 Key = Any  # np.uint64 at run time; a record's address in the stream
 
@@ -58,10 +58,26 @@ _PIECES = inverse_normal_pieces()
 
 
 def stream_key(seed: int, run: int = 0) -> np.uint64:
-    """The key of run `run` under `seed`; the runs of one seed never share a key."""
-    seed, run = whole("seed", seed, 0), whole("run", run, 0)
-    if seed >= 2**64:
-        raise InvalidArgument(f"seed must be below 2**64, got {seed}")
+    """The key of one run under a seed; the runs of one seed never share a key.
+
+    Parameters
+    ----------
+    seed : int
+        From 0 to 2⁶⁴ − 1.
+    run : int
+        From 0 to 2⁶⁴ − 1.
+
+    Returns
+    -------
+    numpy.uint64
+        The key, which all random numbers of the run have in their addresses.
+
+    Examples
+    --------
+    >>> stream_key(seed=7, run=1) - stream_key(seed=7, run=0)
+    np.uint64(1)
+    """
+    seed, run = whole("seed", seed, 0, below=2**64), whole("run", run, 0, below=2**64)
     # The finaliser of SplitMix64 (Steele, Lea, Flood 2014): seeds 0, 1, 2 … lie far apart.
     z = (seed + 0x9E3779B97F4A7C15) % 2**64
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
