@@ -131,13 +131,13 @@ def test_faults_of_a_generator_would_be_noticed(fault, seen):
 
 def related(rows):
     """Pairs of rows, and shifts, at which they agree more than chance lets them."""
-    n, found = rows.shape[1], []
-    for i, first in enumerate(rows):
-        for j, second in enumerate(rows[:i]):
-            for shift in (0, 1, 2, 3, 4, 8):
-                if abs((first[: n - shift] * second[shift:]).mean()) > 5 / np.sqrt(n):
-                    found.append((i, j, shift))
-    return found
+    n = rows.shape[1]
+    cases = ((i, j, shift) for i in range(len(rows)) for j in range(i) for shift in (0, 1, 2, 3, 4, 8))
+
+    def likeness(i, j, shift):
+        return abs((rows[i, : n - shift] * rows[j, shift:]).mean())
+
+    return [case for case in cases if likeness(*case) > 5 / np.sqrt(n)]
 
 
 def stream(seed, run, purpose, first=0):

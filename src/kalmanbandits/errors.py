@@ -39,8 +39,8 @@ class JournalError(KalmanBanditsError, OSError):
     """A journal that cannot be opened or written; the agent is as it was before the call."""
 
 
-def whole(name: str, value: object, at_least: int, hint: str = "", *, below: int | None = None) -> int:
-    """`value` as an integer of at least `at_least` and, where given, below `below`.
+def whole(name: str, value: object, at_least: int, hint: str = "", *, below: int = 2**64) -> int:
+    """`value` as an integer of at least `at_least` and below `below`.
 
     Booleans and fractions are refused.
 
@@ -54,7 +54,7 @@ def whole(name: str, value: object, at_least: int, hint: str = "", *, below: int
         The smallest integer that is allowed.
     hint : str
         The way out, added to the message in parentheses.
-    below : int, optional
+    below : int
         The smallest integer that is too large.
 
     Returns
@@ -66,16 +66,16 @@ def whole(name: str, value: object, at_least: int, hint: str = "", *, below: int
     --------
     >>> whole("arms", 3, 1)
     3
-    >>> whole("run", 2**64, 0, below=2**64)
+    >>> whole("arm", 3, 0, "arms count from 0", below=3)
     Traceback (most recent call last):
-    kalmanbandits.errors.InvalidArgument: run must be below 18446744073709551616, got 18446744073709551616
+    kalmanbandits.errors.InvalidArgument: arm must be below 3, got 3 (arms count from 0)
     """
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
         raise InvalidType(f"{name} must be an integer, got {shown(value)}{_way(hint)}")
     number = int(value)
     if number < at_least:
         raise InvalidArgument(f"{name} must be at least {at_least}, got {shown(number)}{_way(hint)}")
-    if below is not None and number >= below:
+    if number >= below:
         raise InvalidArgument(f"{name} must be below {below}, got {shown(number)}{_way(hint)}")
     return number
 

@@ -48,6 +48,7 @@ _FRACTION, _UNIT = np.uint64((1 << 47) - 1), 2.0**-47
 
 def inverse_normal_pieces(pieces: int = 32) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Coefficients (32 · pieces, 4) of the cubics of Φ⁻¹ on p = odd·2⁻³³, by octave of the odd number."""
+    pieces = whole("pieces", pieces, 1, "a power of two", below=2**16)
     octave, piece = np.divmod(np.arange(32 * pieces), pieces)
     nodes = 0.5 - 0.5 * np.cos(np.pi * (np.arange(4) + 0.5) / 4)  # Chebyshev's, on [0, 1]
     p = np.exp2(octave[:, None] - 33.0) * (1 + (piece[:, None] + nodes) / pieces)
@@ -77,7 +78,7 @@ def stream_key(seed: int, run: int = 0) -> np.uint64:
     >>> stream_key(seed=7, run=1) - stream_key(seed=7, run=0)
     np.uint64(1)
     """
-    seed, run = whole("seed", seed, 0, below=2**64), whole("run", run, 0, below=2**64)
+    seed, run = whole("seed", seed, 0), whole("run", run, 0)
     # The finaliser of SplitMix64 (Steele, Lea, Flood 2014): seeds 0, 1, 2 … lie far apart.
     z = (seed + 0x9E3779B97F4A7C15) % 2**64
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64

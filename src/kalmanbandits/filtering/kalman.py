@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from kalmanbandits.compilation import entry, jit
-from kalmanbandits.errors import Array, InvalidArgument, real, whole
-from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+from kalmanbandits.errors import Array, real, whole
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
 from kalmanbandits.systems.properties import semidefinite_cholesky
 
 
@@ -180,7 +180,7 @@ class KalmanFilter:
     """
 
     def __init__(self, system: LinearGaussianSystem) -> None:
-        self.system = system
+        self.system = check_system(system)
         self.log_likelihood = 0.0
         self._memory = np.zeros(1, np.dtype(filter_fields(system), align=True))
         start_filter(self._memory[0], system)
@@ -210,9 +210,7 @@ class KalmanFilter:
 
     def correct(self, arm: int, reward: float) -> None:
         """Take in the reward of `arm` in this round; more than one arm may be seen in a round."""
-        arm = whole("arm", arm, 0)
-        if arm >= self.system.arms:
-            raise InvalidArgument(f"arm must be below {self.system.arms}, got {arm}")
+        arm = whole("arm", arm, 0, "arms count from 0", below=self.system.arms)
         innovation, S = _correct_once(self._memory, arm, real("reward", reward))
         self.log_likelihood -= 0.5 * (math.log(2 * math.pi * S) + innovation**2 / S)
 

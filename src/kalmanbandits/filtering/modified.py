@@ -13,14 +13,24 @@ so Σ is a common Lyapunov function of all the A_a, and the filter is stable wha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kalmanbandits.errors import Array, InvalidArgument, array, one_of, real, whole
-from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, covariance
+from kalmanbandits.errors import (
+    Array,
+    InvalidArgument,
+    InvalidType,
+    array,
+    instance,
+    one_of,
+    real,
+    shown,
+    whole,
+)
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system, covariance
 from kalmanbandits.systems.properties import spectral_radius
 
 # Products of the A_a are listed one by one up to this many; longer sequences are cut into blocks.
@@ -49,7 +59,7 @@ class ModifiedFilter:
     def __init__(
         self, system: LinearGaussianSystem, bound: str | ArrayLike = "stationary", dominating_arm: int = 0
     ) -> None:
-        self.system = system
+        self.system = check_system(system)
         arm = check_arm(system, dominating_arm, "dominating_arm")
         if isinstance(bound, str):
             printed = one_of("bound", bound, ("stationary", "printed")) == "printed"
@@ -104,8 +114,7 @@ class ModifiedFilter:
         """
         system = self.system
         P = system.stationary_covariance if start is None else covariance("start", start, system.dimension)
-        for action in actions:
-            a = check_arm(system, action, "every action")
+        for a in check_arms(system, actions, "actions"):
             gain = system.transition @ self.gains[a]
             P = self.switching[a] @ P @ self.switching[a].T + system.process_noise
             P = P + system.noise_variance * np.outer(gain, gain)
@@ -126,8 +135,8 @@ class ModifiedFilter:
         d = self.system.dimension
         M = np.zeros((2 * d, 2 * d))
         M[:d, :d] = self.system.stationary_covariance
-        for action in actions:
-            F, W = self._joint(check_arm(self.system, action, "every action"))
+        for action in check_arms(self.system, actions, "actions"):
+            F, W = self._joint(action)
             M = F @ M @ F.T + W
         return np.asarray(M[d:, d:])
 
@@ -167,7 +176,7 @@ class ModifiedFilter:
 
         Reference: Theorem 1 (`code_seq`), part 1, corrected; the remark that β decays with s.
         """
-        whole("steps", steps, 1)
+        steps = whole("steps", steps, 1)
         k = self.system.arms
         block = 1
         while block < steps and (k == 1 or k ** (block + 1) <= _PRODUCTS):
@@ -208,15 +217,24 @@ class ModifiedFilter:
 
 def check_arm(system: LinearGaussianSystem, arm: int, name: str = "arm") -> int:
     """`arm` if it is one of the system's."""
-    number = whole(name, arm, 0)
-    if number >= system.arms:
-        raise InvalidArgument(f"{name} must be below {system.arms}, got {number} (arms count from 0)")
-    return number
+    return whole(name, arm, 0, "arms count from 0", below=check_system(system).arms)
 
 
 def check_code(system: LinearGaussianSystem, code: Sequence[int]) -> tuple[int, ...]:
     """`code` as a tuple of at least one arm, oldest first."""
-    result = tuple(check_arm(system, arm, "every arm of code") for arm in code)
+    result = check_arms(system, code, "code")
     if not result:
         raise InvalidArgument("code must have at least one arm, got () (the last s arms, oldest first)")
     return result
+
+
+def check_arms(system: LinearGaussianSystem, arms: Iterable[int], name: str) -> tuple[int, ...]:
+    """`arms` as a tuple of arms of the system."""
+    if not isinstance(arms, Iterable):
+        raise InvalidType(f"{name} must be a sequence of arms, got {shown(arms)} (such as (0, 1))")
+    return tuple(check_arm(system, arm, f"every arm of {name}") for arm in arms)
+
+
+def check_modified(modified: object) -> ModifiedFilter:
+    """`modified` if it is such a filter."""
+    return instance("modified", modified, ModifiedFilter, "such as ModifiedFilter(system)")

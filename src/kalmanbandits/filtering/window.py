@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kalmanbandits.errors import Array, array
-from kalmanbandits.filtering.modified import ModifiedFilter, check_arm, check_code
+from kalmanbandits.errors import Array, InvalidArgument, array
+from kalmanbandits.filtering.modified import ModifiedFilter, check_arm, check_code, check_modified
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
 
@@ -128,7 +128,8 @@ def modified_window(modified: ModifiedFilter, arm: int, code: Sequence[int]) -> 
 
     Reference: eq. linear_model_one_action.
     """
-    system, codes = modified.system, check_code(modified.system, code)
+    system = check_modified(modified).system
+    codes = check_code(system, code)
     row = system.actions[check_arm(system, arm)]
     G = np.empty(len(codes))
     for i in range(len(codes) - 1, -1, -1):
@@ -151,7 +152,7 @@ def bias_coefficients(modified: ModifiedFilter, arm: int, code: Sequence[int]) -
 
     Reference: eq. linear_model_one_action, β_a.
     """
-    row = modified.system.actions[check_arm(modified.system, arm)]
+    row = check_modified(modified).system.actions[check_arm(modified.system, arm)]
     for action in reversed(check_code(modified.system, code)):
         row = row @ modified.switching[action]
     return np.asarray(row)
@@ -192,6 +193,8 @@ def mean_norm(covariance: ArrayLike) -> float:
     True
     """
     V = array("covariance", covariance, (None, None))
+    if V.shape[0] != V.shape[1] or len(V) == 0:
+        raise InvalidArgument(f"covariance must be square, got shape {V.shape}")
     values = np.maximum(np.linalg.eigvalsh(V), 0.0)
     trace = float(values.sum())
     if trace == 0:

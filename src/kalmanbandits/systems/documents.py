@@ -12,9 +12,11 @@ from typing import Any
 
 import tomli_w
 
-from kalmanbandits.errors import FileFormatError, InvalidArgument, InvalidType
+from kalmanbandits.errors import FileFormatError, InvalidArgument, InvalidType, shown
 from kalmanbandits.systems.families import FAMILIES
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+
+_LARGEST_FILE = 1 << 28  # bytes: a state of 3,000 dimensions
 
 
 def to_dict(system: LinearGaussianSystem) -> dict[str, Any]:
@@ -41,14 +43,14 @@ def from_dict(document: Mapping[str, Any]) -> LinearGaussianSystem:
     LinearGaussianSystem(arms=2, dimension=4, spectral_radius=0.9, noise_variance=1)
     """
     if not isinstance(document, Mapping):
-        raise InvalidType(f"document must be a mapping, got {document!r} (such as what to_dict returns)")
+        raise InvalidType(f"document must be a mapping, got {shown(document)} (such as what to_dict returns)")
     given = {str(key): value for key, value in document.items()}
     if "family" not in given:
         return _call(LinearGaussianSystem, "a system", given)
     name = given.pop("family")
     if not isinstance(name, str) or name not in FAMILIES:
         raise InvalidArgument(
-            f"family must be one of {_listed(FAMILIES)}, got {name!r}{_nearest(name, FAMILIES)}"
+            f"family must be one of {_listed(FAMILIES)}, got {shown(name)}{_nearest(name, FAMILIES)}"
         )
     return _call(FAMILIES[name], f"the family {name!r}", given)
 
@@ -72,16 +74,21 @@ def from_toml(source: str | PathLike[str]) -> LinearGaussianSystem:
     if isinstance(source, str) and "=" in source:
         text, name = source, "source"
     else:
+        if not isinstance(source, (str, PathLike)):
+            raise InvalidType(f"source must be TOML text or the path of a file, got {shown(source)}")
         path = Path(source)
-        if not path.is_file():
+        if "\0" in str(source) or not path.is_file():
             raise InvalidArgument(
-                f"source must be TOML text or the path of a file, got {str(source)!r} (no such file)"
+                f"source must be TOML text or the path of a file, got {shown(str(source))} (no such file)"
             )
-        text, name = path.read_text(encoding="utf-8"), str(path)
+        if path.stat().st_size > _LARGEST_FILE:
+            raise FileFormatError(f"{path} is too large for a system, got {path.stat().st_size} bytes")
+        text, name = path.read_bytes().decode("utf-8", "replace"), str(path)
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise FileFormatError(f"{name} is not TOML: {error}") from error
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        fault = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise FileFormatError(f"{name} is not TOML of a system: {fault}") from error
     return from_dict(document)
 
 

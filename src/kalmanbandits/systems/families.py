@@ -13,6 +13,8 @@ from kalmanbandits.systems import properties
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
 _VARIANCE = "it is a variance, not a standard deviation"
+_LARGEST = 10_000  # arms, and dimensions of a state: a matrix of that size takes 800 MB
+_SIZE = "its matrices would take gigabytes"
 
 
 def rotation(
@@ -96,7 +98,7 @@ def random_walk(
 
     Reference: the Brownian restless bandits of the introduction; Assumption 1 as printed, ρ(Γ) ≤ 1.
     """
-    k = whole("arms", arms, 1)
+    k = whole("arms", arms, 1, _SIZE, below=_LARGEST)
     steps = _per("step_variance", step_variance, k, "arm")
     initial = _per("initial_variance", initial_variance, k, "arm")
     return LinearGaussianSystem(
@@ -134,7 +136,7 @@ def seasonal(
     lengths = array(
         "periods", np.atleast_1d(np.asarray(periods)), (None,), "one length per season, in rounds"
     )
-    m, k = len(lengths), whole("arms", arms, 1)
+    m, k = len(lengths), whole("arms", arms, 1, _SIZE, below=_LARGEST)
     if m == 0 or lengths.min() < 2:
         fault = "is empty" if m == 0 else f"holds {lengths.min():g}"
         raise InvalidArgument(
@@ -170,7 +172,7 @@ def decoupled(
 
     Reference: the 1-step autoregressive rewards of the introduction.
     """
-    k = whole("arms", arms, 1)
+    k = whole("arms", arms, 1, _SIZE, below=_LARGEST)
     decays = _per("decay", decay, k, "arm")
     if np.abs(decays).max() >= 1:
         worst = decays[np.abs(decays).argmax()]
@@ -188,26 +190,40 @@ def random_stable(
     dimension: int,
     spectral_radius: float = 0.9,
     seed: int = 0,
-    signal_to_noise: float = 10.0,
+    signal_to_noise: ArrayLike = 10.0,
     noise_variance: float = 1.0,
+    spread: float = 1.0,
 ) -> LinearGaussianSystem:
     """A system drawn at random, with a given spectral radius and signal-to-noise ratio.
 
-        Γ ∝ standard normal entries, ρ(Γ) given;   Q Wishart;   c_a'Σc_a = `signal_to_noise`·σ² for every arm
+        Γ ∝ standard normal entries, ρ(Γ) given;   Q Wishart;   c_a'Σc_a = `signal_to_noise`_a·σ²·w_a²
+        log w_a uniform on [−log `spread`, log `spread`]
 
-    Shapes: k = `arms`, d = `dimension`. The same seed gives the same system.
+    By default every arm has the same variance. A `spread` above 1 makes the arms differ in scale, by a factor
+    of at most `spread`² between the largest and the smallest standard deviation; so does a ratio per arm.
+    The noise is that of the measurement, the same for all arms: an arm of small scale is a noisy one.
 
     >>> random_stable(arms=3, dimension=5, spectral_radius=0.95, seed=1).reward_variances.round(9)
     array([11., 11., 11.])
+    >>> random_stable(arms=3, dimension=5, seed=1, signal_to_noise=[1, 10, 100]).reward_variances.round(9)
+    array([  2.,  11., 101.])
+    >>> random_stable(arms=3, dimension=5, seed=1, spread=4.0).reward_variances.round(1)
+    array([2.7, 6.6, 1.6])
 
     Reference: eq. linear_dynamical_system.
     """
-    k, d = whole("arms", arms, 1), whole("dimension", dimension, 1)
+    k = whole("arms", arms, 1, _SIZE, below=_LARGEST)
+    d = whole("dimension", dimension, 1, _SIZE, below=_LARGEST)
     radius = probability("spectral_radius", spectral_radius, "at 1 there is no stationary law")
-    ratio, s2 = (
-        positive("signal_to_noise", signal_to_noise),
-        positive("noise_variance", noise_variance, _VARIANCE),
-    )
+    s2 = positive("noise_variance", noise_variance, _VARIANCE)
+    ratios = _per("signal_to_noise", signal_to_noise, k, "arm")
+    if ratios.min() <= 0:
+        raise InvalidArgument(
+            f"signal_to_noise must be positive, got {ratios.min():g} (a ratio of variances)"
+        )
+    widest = positive("spread", spread, "1: arms of equal scale")
+    if widest < 1:
+        raise InvalidArgument(f"spread must be at least 1, got {widest:g} (1: arms of equal scale)")
     rng = np.random.default_rng(whole("seed", seed, 0))
     Γ = rng.standard_normal((d, d))
     Γ *= radius / properties.spectral_radius(Γ)
@@ -215,7 +231,9 @@ def random_stable(
     Q = root @ root.T / (2 * d)
     C = rng.standard_normal((k, d))
     variances = np.einsum("ai,ij,aj->a", C, properties.lyapunov(Γ, Q), C)
-    return LinearGaussianSystem(Γ, C * np.sqrt(ratio * s2 / variances)[:, None], Q, s2)
+    # Drawn last, so that neither option changes the rest of the system.
+    weights = np.exp(math.log(widest) * rng.uniform(-1, 1, k))
+    return LinearGaussianSystem(Γ, C * (np.sqrt(ratios * s2 / variances) * weights)[:, None], Q, s2)
 
 
 FAMILIES: dict[str, Callable[..., LinearGaussianSystem]] = {

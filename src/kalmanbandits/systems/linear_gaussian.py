@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kalmanbandits.errors import Array, InvalidArgument, array, positive
+from kalmanbandits.errors import Array, InvalidArgument, array, instance, positive
 from kalmanbandits.systems import properties, reachability
 
 if TYPE_CHECKING:
@@ -239,6 +239,12 @@ class LinearGaussianSystem:
                 f"{what} needs a spectral radius of transition below 1, got {self.spectral_radius:.6g} "
                 f"({why}: damp the transition, or use what does not need it)"
             )
+
+
+def check_system(system: object) -> LinearGaussianSystem:
+    """`system` if it is one."""
+    hint = "such as systems.rotation(theta=2.0), or LinearGaussianSystem(transition, actions, …)"
+    return instance("system", system, LinearGaussianSystem, hint)
 
 
 def covariance(name: str, value: ArrayLike, dimension: int) -> Array:

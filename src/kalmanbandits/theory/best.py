@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kalmanbandits.errors import Array, whole
+from kalmanbandits.errors import Array, InvalidType, shown, whole
 from kalmanbandits.policies import KalmanGreedy, KalmanLookahead, KalmanUCB
-from kalmanbandits.policies.spec import check_system
 from kalmanbandits.simulation import FullInformation, simulate
-from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
 from kalmanbandits.theory.bound import Bound
 from kalmanbandits.theory.limits import regret_floor
 
@@ -64,6 +63,8 @@ class Bracket:
         >>> bracket.times_ceiling(result)["Random"] > 20
         True
         """
+        if not hasattr(result, "regret"):
+            raise InvalidType(f"result must be what simulate returned, got {shown(result)}")
         last = result.regret.isel(checkpoint=-1)
         per_round = last.mean("run") / float(last.checkpoint)
         return {

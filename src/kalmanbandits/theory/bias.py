@@ -15,12 +15,19 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kalmanbandits.errors import Array, positive, probability, whole
+from kalmanbandits.errors import Array, positive, probability, real, whole
 from kalmanbandits.filtering.modified import check_arm, check_code
 from kalmanbandits.filtering.window import optimal_window
-from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
 from kalmanbandits.systems.properties import riccati_map
-from kalmanbandits.theory.bound import OPEN_LOOP, STATIONARY, Bound, check_gram, starts_stationary
+from kalmanbandits.theory.bound import (
+    OPEN_LOOP,
+    STATIONARY,
+    Bound,
+    check_codes,
+    check_gram,
+    starts_stationary,
+)
 from kalmanbandits.theory.limits import full_information_covariance
 
 
@@ -143,6 +150,7 @@ def window_bias(system: LinearGaussianSystem, arm: int, code: Sequence[int]) -> 
     >>> [round(float(window_bias(system, 0, [1, 0] * n)), 2) for n in (1, 2, 4, 8)]
     [45.26, 36.33, 18.95, 4.09]
     """
+    check_system(system)
     c = system.actions[check_arm(system, arm)]
     low, high = full_information_covariance(system), system.stationary_covariance
     for action in check_code(system, code):
@@ -168,7 +176,9 @@ def window_bias_any_policy(system: LinearGaussianSystem, window: int) -> Bound:
     >>> round(float(window_bias_any_policy(rotation(theta=5 * np.pi / 8), window=2)))
     196
     """
+    check_system(system)
     s, k = whole("window", window, 1), system.arms
+    check_codes(k, s)
     codes = itertools.product(range(k), repeat=s)
     worst = max(optimal_window(system, a, code).residual_variance for code in codes for a in range(k))
     value = math.sqrt(system.dimension * (s + 1) * (worst - system.noise_variance))
@@ -176,7 +186,8 @@ def window_bias_any_policy(system: LinearGaussianSystem, window: int) -> Bound:
 
 
 def _deviation(sd_beta: float) -> float:
-    return 0.0 if sd_beta == 0 else positive("sd_beta", sd_beta)
+    number = real("sd_beta", sd_beta, "a standard deviation, or 0")
+    return 0.0 if number == 0 else positive("sd_beta", number)
 
 
 def _spread(V: Array, lambda_: float) -> float:

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kalmanbandits.errors import Array, array, positive, probability, whole
+from kalmanbandits.errors import Array, InvalidArgument, array, positive, probability, whole
 from kalmanbandits.filtering.modified import check_code
 from kalmanbandits.filtering.window import optimal_window
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
@@ -198,7 +198,13 @@ def all_pairs(arms: int, window: int, *, delta_e: float, delta_b: float) -> Boun
 
 
 def _pairs(arms: int, window: int) -> int:
-    return int(whole("arms", arms, 1) ** (whole("window", window, 1) + 1))
+    k, s = whole("arms", arms, 1), whole("window", window, 1)
+    if k > 1 and (s + 1) * math.log2(k) >= 64:
+        raise InvalidArgument(
+            f"window must keep arms**(window + 1) below 2**64, got {s} with {k} arms (so many models never "
+            "keep their bounds together)"
+        )
+    return int(k ** (s + 1))
 
 
 def _confidence_root(V: Array, δ: float, lambda_: float) -> float:

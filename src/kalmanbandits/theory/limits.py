@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from kalmanbandits.errors import Array, whole
-from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
 from kalmanbandits.systems.properties import lyapunov
 from kalmanbandits.theory.bound import STATIONARY, Bound, starts_stationary
 from kalmanbandits.theory.gaussian import expected_maximum_gap
@@ -31,6 +31,7 @@ def full_information_covariance(system: LinearGaussianSystem) -> Array:
     >>> float(np.trace(full_information_covariance(rotation(theta=1.0))).round(3))
     9.421
     """
+    check_system(system)
     P, last = system.stationary_covariance, np.inf
     for _ in range(100):
         F, N = _closed_loop(system, P)
@@ -59,6 +60,7 @@ def regret_floor_per_round(system: LinearGaussianSystem) -> Bound:
 
     Reference: eq. regret; the "best obtainable performance" that the conclusion leaves open.
     """
+    check_system(system)
     C, Σ = system.actions, system.stationary_covariance
     P = full_information_covariance(system)
     gap, error = expected_maximum_gap(C @ Σ @ C.T, C @ (Σ - P) @ C.T)
@@ -79,6 +81,7 @@ def regret_floor(system: LinearGaussianSystem, rounds: int) -> Bound:
 
     Reference: eq. regret.
     """
+    check_system(system)
     n = whole("rounds", rounds, 1)
     C, Σ = system.actions, system.stationary_covariance
     V = C @ Σ @ C.T

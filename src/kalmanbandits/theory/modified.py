@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from kalmanbandits.errors import array, whole
 from kalmanbandits.filtering.modified import ModifiedFilter, check_arm
-from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
 from kalmanbandits.systems.properties import semidefinite_cholesky
 from kalmanbandits.theory.bound import OPEN_LOOP, STATIONARY, Bound, starts_stationary
 
@@ -34,6 +34,7 @@ def error_variance_printed(system: LinearGaussianSystem, arm: int, dominating_ar
 
     Reference: Theorem 1 (`code_seq`), part 2.
     """
+    check_system(system)
     P = ModifiedFilter(system, "printed", dominating_arm).bound
     c = system.actions[check_arm(system, arm)]
     why = "Γ − ΓL_ac_a' need not be stable with P̄ = P_ā, and no arm dominates in general (Lemma 1 is false)"
@@ -53,6 +54,7 @@ def error_variance(system: LinearGaussianSystem, arm: int) -> Bound:
 
     Reference: Theorem 1 (`code_seq`), part 2, with P̄ = Σ.
     """
+    check_system(system)
     value = float(system.reward_variances[check_arm(system, arm)])
     why = f"{OPEN_LOOP}; {STATIONARY}; the filter must have P̄ = Σ and start at ẑ' = 0"
     return Bound(value, "Var γ with P̄ = Σ", starts_stationary(system), why)
@@ -72,6 +74,7 @@ def error_second_moment(system: LinearGaussianSystem, arm: int) -> Bound:
     >>> bound.valid, bound.value < math.inf
     (True, True)
     """
+    check_system(system)
     a = check_arm(system, arm)
     modified = ModifiedFilter(system)
     drift = sum(modified.norm(column) ** 2 for column in semidefinite_cholesky(system.process_noise).T)
@@ -102,7 +105,8 @@ def beta(system: LinearGaussianSystem, arm: int, window: int, estimate: ArrayLik
     modified = ModifiedFilter(system)
     z = array("estimate", estimate, (system.dimension,))
     scale = math.sqrt(float(system.reward_variances[check_arm(system, arm)]) - system.noise_variance)
-    value = modified.contraction(whole("window", window, 1)) * scale * modified.norm(z) if z.any() else 0.0
+    shrink = modified.contraction(whole("window", window, 1))
+    value = shrink * scale * modified.norm(z) if z.any() else 0.0
     return Bound(value, f"|β|, window {window}", True, "any policy, any path; the filter must have P̄ = Σ")
 
 

@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike
 from kalmanbandits.errors import InvalidArgument, array, positive, probability, whole
 from kalmanbandits.filtering.modified import ModifiedFilter, check_arm, check_code
 from kalmanbandits.filtering.window import modified_window
-from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
 from kalmanbandits.systems.properties import riccati_map
-from kalmanbandits.theory.bound import STATIONARY, Bound, starts_stationary
+from kalmanbandits.theory.bound import STATIONARY, Bound, check_codes, starts_stationary
 from kalmanbandits.theory.determinant import B
 from kalmanbandits.theory.gaussian import expected_maximum
 
@@ -117,6 +117,7 @@ def regret_any_policy(system: LinearGaussianSystem, rounds: int) -> Bound:
     >>> round(float(regret_any_policy(rotation(theta=1.0), rounds=1)), 2)
     185.12
     """
+    check_system(system)
     n = whole("rounds", rounds, 1)
     value, error = _expected_best(system)
     why = f"any policy; {STATIONARY}"
@@ -136,6 +137,7 @@ def regret_random(system: LinearGaussianSystem, rounds: int) -> Bound:
 
     Reference: the Random learner of the numerical results.
     """
+    check_system(system)
     n = whole("rounds", rounds, 1)
     value, error = _expected_best(system)
     why = f"exact for any policy that ignores the rewards; {STATIONARY}"
@@ -158,9 +160,9 @@ def regret_greedy(system: LinearGaussianSystem, rounds: int, window: int = 2) ->
 
     Reference: a bound in place of Theorem algo_performance, for the known system.
     """
+    check_system(system)
     n, s, C = whole("rounds", rounds, 1), whole("window", window, 1), system.actions
-    if system.arms**s > 2**16:
-        raise InvalidArgument(f"window must keep arms**window within 65536, got {s} (take a smaller one)")
+    check_codes(system.arms, s)
     Γ, Q, s2 = system.transition, system.process_noise, system.noise_variance
     covariances = [system.stationary_covariance]
     total = error = 0.0
