@@ -6,8 +6,8 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-# `make test` must give one answer: examples are a function of the test's source. No deadline: a machine may be
-# busy, and the first example compiles.
+# `make test` must give one answer: examples are a function of the test's source. No deadline: machines are
+# busy at times, and the first example compiles.
 settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
 # `make fuzz` draws anew; a failure prints the lines that repeat it, to be pasted as an example.
 slow = [HealthCheck.too_slow]

@@ -107,11 +107,52 @@ class InnerCompiler(Compiler):
 
 def entry(function: F) -> F:
     """Compile `function` for calls from Python and keep its machine code on disk."""
+    if config.DISABLE_JIT:  # type: ignore[attr-defined]
+        return _uncompiled(function)
     options = OPTIONS | {"no_cfunc_wrapper": True}  # the code for calls from C
     compiled = numba.njit(function, **options)
-    if not config.DISABLE_JIT:  # type: ignore[attr-defined]
-        compiled._cache = KernelCache(function)
+    compiled._cache = KernelCache(function)
     return compiled  # type: ignore[no-any-return]
+
+
+def _uncompiled(function: F) -> F:
+    """`function` in plain Python, for NUMBA_DISABLE_JIT=1: fields of records are attributes there too."""
+
+    @functools.wraps(function)
+    def call(*arguments: object) -> object:
+        with np.errstate(all="ignore"):  # kernels divide by zero on purpose
+            return function(*map(_with_fields, arguments))
+
+    return call  # type: ignore[return-value]
+
+
+def _with_fields(value: object) -> object:
+    """`value`, or what stands for it if it is a record or an array of records."""
+    names = getattr(getattr(value, "dtype", None), "names", None)
+    return Fields(value) if names else value
+
+
+class Fields:
+    """A record whose fields are attributes, as they are for the compiler, or an array of such records.
+
+    NumPy's own such type hides fields that are called as a method is, `sum` for one.
+    """
+
+    _record: Any
+
+    def __init__(self, record: object) -> None:
+        object.__setattr__(self, "_record", record)
+
+    def __getitem__(self, place: object) -> object:
+        return _with_fields(self._record[place])
+
+    def __getattr__(self, name: str) -> object:
+        if name in self._record.dtype.names:
+            return _with_fields(self._record[name])
+        return getattr(self._record, name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        self._record[name] = value
 
 
 class KernelCache(_Cache):

@@ -17,14 +17,13 @@ STILL = Counter(
         "policies": 188,
         "replay": 8,
         "reporting": 16,
-        "simulation": 21,
         "studies": 88,
     }
 )
 
 
 class Answers(NamedTuple):
-    """All cases with their rooms, and the fault of each answer that is not clear, such as a crash or a hang."""
+    """All cases with their rooms, and the fault of each answer that is not clear, such as a crash."""
 
     rooms: dict[str, str]
     faults: dict[str, str]

@@ -20,8 +20,8 @@ def public_callables() -> dict[str, Callable[..., Any]]:
     for room in rooms:
         names = getattr(room, "__all__", [])
         if room.__name__ in ("kalmanbandits.errors", "kalmanbandits.streams"):
-            names = [n for n, v in vars(room).items() if inspect.isfunction(v) and v.__module__ == room.__name__]
-            names = [n for n in names if not n.startswith("_")]
+            own = {n: v for n, v in vars(room).items() if getattr(v, "__module__", "") == room.__name__}
+            names = [n for n, v in own.items() if inspect.isfunction(v) and not n.startswith("_")]
         for name in names:
             value = getattr(room, name)
             if not callable(value) or inspect.ismodule(value):

@@ -29,7 +29,7 @@ def systems(draw, largest_radius=0.99, units=6.0, arms=3, dimension=8):
 
 
 def standardised(system):
-    """Γ, C and Q in units of each state's standard deviation, and those: solvers of others need such units."""
+    """Γ, C and Q in units of each state's standard deviation, and these; SciPy's solvers need such units."""
     sd = np.sqrt(np.diag(system.stationary_covariance))
     Γ, Q = system.transition * sd / sd[:, None], system.process_noise / np.outer(sd, sd)
     return Γ, system.actions * sd, Q, sd
