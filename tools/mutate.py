@@ -2,9 +2,9 @@
 
     python tools/mutate.py [MODULE …] [--processes 2] [--report tools/mutants.md]
 
-Kernels run in plain Python for this (NUMBA_DISABLE_JIT=1), so that a mutant costs seconds. One process imports
-everything once; each mutant is a fork of it, in which an import hook puts the changed module in the place of
-the sound one. (mutmut leaves decorated functions alone, and every kernel is one; cosmic-ray starts a process
+Kernels run in plain Python for this (NUMBA_DISABLE_JIT=1), so that a mutant costs seconds. One process
+imports everything once; each mutant is a fork of it, in which an import hook puts the changed module in the
+place of the sound one. (mutmut leaves decorated functions alone, and every kernel is one; cosmic-ray starts a process
 for each mutant and needs a library under the LGPL.)
 """
 
@@ -191,7 +191,7 @@ def main() -> int:
     options = parser.parse_args()
     os.chdir(ROOT)
     import hypothesis.strategies  # noqa: F401 - all that forks would import again
-    import numba  # noqa: F401
+    import numba
     import pytest  # noqa: F401
     import scipy.linalg
     import scipy.special

@@ -47,7 +47,18 @@ _FRACTION, _UNIT = np.uint64((1 << 47) - 1), 2.0**-47
 
 
 def inverse_normal_pieces(pieces: int = 32) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Coefficients (32 · pieces, 4) of the cubics of Φ⁻¹ on p = odd·2⁻³³, by octave of the odd number."""
+    """Coefficients of the cubics of Φ⁻¹ on p = odd·2⁻³³, by octave of the odd number.
+
+    Parameters
+    ----------
+    pieces : int
+        Cubics for each octave, a power of two.
+
+    Returns
+    -------
+    ndarray, shape (32 · pieces, 4)
+        A row of rising powers for each cubic.
+    """
     pieces = whole("pieces", pieces, 1, "a power of two", below=2**16)
     octave, piece = np.divmod(np.arange(32 * pieces), pieces)
     nodes = 0.5 - 0.5 * np.cos(np.pi * (np.arange(4) + 0.5) / 4)  # Chebyshev's, on [0, 1]

@@ -21,13 +21,13 @@ ARMS, ROUNDS, CHECKPOINTS = 2, 30, np.array([1, 7, 8, 20, 30])
 
 @dataclass(frozen=True, kw_only=True)
 class Restless(Policy):
-    """Plays arms in turn, predicts nothing of an arm at first, and wants attention every few rounds."""
+    """Plays by the number of the round, predicts what it saw then, and wants attention every few rounds."""
 
     arms: int
     every: int = 5
 
     def fields(self) -> list[tuple[Any, ...]]:
-        return [("total", "f8"), ("skipped", "i8"), ("since", "i8"), ("every", "i8")]
+        return [("total", "f8"), ("seen", "f8"), ("skipped", "i8"), ("since", "i8"), ("every", "i8")]
 
     def start(self, memory: Any) -> None:
         memory["every"] = self.every
@@ -35,8 +35,8 @@ class Restless(Policy):
 
 @jit
 def score(memory, arm, key, round):
-    prediction = math.nan if memory.pulls[arm] == 0 else memory.total
-    return prediction, 0.0, 1.0 if (round + memory.skipped) % memory.pulls.shape[0] == arm else 0.0
+    prediction = math.nan if memory.pulls[arm] == 0 else memory.total + memory.seen
+    return prediction, 0.0, 1.0 if (round // 3 + memory.skipped) % memory.pulls.shape[0] == arm else 0.0
 
 
 @jit
@@ -52,11 +52,16 @@ def skip(memory, arm):
 
 
 @jit
+def peek(memory, means, key, round):
+    memory.seen = round if math.isnan(means[0]) else round + means[0]
+
+
+@jit
 def is_due(memory):
     return memory.since >= memory.every
 
 
-register_kernel("Restless", score, update, skip, due=is_due)
+register_kernel("Restless", score, update, skip, peek, is_due)
 
 
 def world(seed=0):
@@ -99,6 +104,8 @@ def one_at_a_time(policy):
     available, sums, pulls = np.ones(ARMS, np.bool_), np.zeros(5), np.zeros(ARMS, int)
     totals, counts, choices, rewards = [], [], [], []
     for t in range(ROUNDS):
+        if isinstance(policy, Restless):
+            memory["seen"] = t if np.isnan(means[t, 0]) else t + means[t, 0]
         arm = int(select_once(memory, scores, available, KEY, t))
         reward = means[t, arm] + noise[t]
         pulls[arm] += 1
@@ -122,7 +129,9 @@ def one_at_a_time(policy):
 
 
 @pytest.mark.parametrize("cuts", [(ROUNDS,), (8, 9, 21, ROUNDS), (7, 20, ROUNDS)])
-@pytest.mark.parametrize("policy", [UCB(arms=ARMS), Restless(arms=ARMS, every=10**6)], ids=["UCB", "in turn"])
+@pytest.mark.parametrize(
+    "policy", [UCB(arms=ARMS), Restless(arms=ARMS, every=10**6)], ids=["UCB", "by the round"]
+)
 def test_a_block_is_its_rounds_one_at_a_time(policy, cuts):
     measures, choices, rewards, returned = played(policy, cuts)
     totals, counts, arms, paid = one_at_a_time(policy)

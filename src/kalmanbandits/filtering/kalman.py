@@ -1,4 +1,4 @@
-"""The Kalman filter for one scalar reward a round and an action vector that changes every round.
+"""The Kalman filter for one scalar reward per round and an action vector that changes every round.
 
     S = c'Pc + σ²        K = Pc / S        ẑ ← ẑ + K(X − c'ẑ)        P ← P − K c'P        (correct)
     ẑ ← Γẑ               P ← ΓPΓ' + Q                                                      (predict)
@@ -168,15 +168,22 @@ def _predict_once(memories: Any) -> None:
 class KalmanFilter:
     """The filter of a known system, for use by hand.
 
+    Attributes `mean` (d) and `covariance` (d, d) are those of the state given all rewards so far;
+    `log_likelihood` is that of the rewards so far.
+
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The system, with k arms and a state of d dimensions.
+
+    Examples
+    --------
     >>> from kalmanbandits.systems import rotation
     >>> kalman = KalmanFilter(rotation(theta=5 * np.pi / 8))
     >>> kalman.correct(arm=0, reward=12.0)
     >>> kalman.predict()
     >>> kalman.rewards.shape, kalman.covariance.shape
     ((2,), (4, 4))
-
-    Attributes `mean` (d) and `covariance` (d, d) are those of the state given all rewards so far;
-    `log_likelihood` is that of the rewards so far.
     """
 
     def __init__(self, system: LinearGaussianSystem) -> None:
@@ -209,7 +216,15 @@ class KalmanFilter:
         return np.asarray((self.system.actions @ U) ** 2 @ D)
 
     def correct(self, arm: int, reward: float) -> None:
-        """Take in the reward of `arm` in this round; more than one arm may be seen in a round."""
+        """Take in the reward of `arm` in this round; more than one arm may be seen in a round.
+
+        Parameters
+        ----------
+        arm : int
+            The arm that was pulled, from 0.
+        reward : float
+            The reward that was seen.
+        """
         arm = whole("arm", arm, 0, "arms count from 0", below=self.system.arms)
         innovation, S = _correct_once(self._memory, arm, real("reward", reward))
         self.log_likelihood -= 0.5 * (math.log(2 * math.pi * S) + innovation**2 / S)

@@ -46,14 +46,26 @@ class ModifiedFilter:
     paper; Theorem 1 is false with it), or a matrix (d, d). Attributes: `bound` (d, d); `gains` (k, d), rows
     L_a; `switching` (k, d, d), the A_a; `spectral_radii` (k,), ρ(A_a).
 
+    Reference: eq. modified_Kalman_filter, with σ² where σ is printed.
+
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The system, with k arms and a state of d dimensions.
+    bound : {"stationary", "printed"} or array_like, shape (d, d)
+        P̄: Σ (needs ρ(Γ) < 1), P_ā of `dominating_arm` as in the paper (Theorem 1 is false with it), or a
+        matrix.
+    dominating_arm : int
+        The arm ā whose steady-state covariance the paper uses.
+
+    Examples
+    --------
     >>> from kalmanbandits.systems.families import rotation
     >>> system = rotation(theta=5 * np.pi / 8)
     >>> ModifiedFilter(system).spectral_radii.round(3)
     array([0.802, 0.802])
     >>> ModifiedFilter(system, bound="printed").spectral_radii.round(3)
     array([0.358, 1.378])
-
-    Reference: eq. modified_Kalman_filter, with σ² where σ is printed.
     """
 
     def __init__(
@@ -84,8 +96,22 @@ class ModifiedFilter:
 
             ẑ' ← A_a ẑ' + ΓL_a X
 
-        Shapes: (d,) → (d,).
+        Parameters
+        ----------
+        estimate : array_like, shape (d,)
+            ẑ', the estimate of the state.
+        arm : int
+            The arm that was pulled, from 0.
+        reward : float
+            The reward that was seen.
 
+        Returns
+        -------
+        ndarray, shape (d,)
+            ẑ' of the next round.
+
+        Examples
+        --------
         >>> from kalmanbandits.systems.families import rotation
         >>> ModifiedFilter(rotation(theta=0.0)).step(np.zeros(4), arm=0, reward=10.0).round(3)
         array([0.993, 0.   , 0.083, 0.   ])
@@ -101,16 +127,30 @@ class ModifiedFilter:
 
             P' ← A_a P' A_a' + Q + σ²ΓL_aL_a'Γ'
 
-        Shapes: n arms → (d, d). `start` is Σ by default, which is right for ẑ'_0 = 0. With P̄ = Σ the
+        The default `start` is right for ẑ'_0 = 0. With P̄ = Σ the
         result stays ⪯ Σ. Actions that depend on the rewards make the error's law another one: P' is then
         neither its covariance nor a bound on it.
 
+        Reference: eq. modified_iteration.
+
+        Parameters
+        ----------
+        actions : sequence of int
+            The arms that are pulled, oldest first.
+        start : array_like, shape (d, d), optional
+            The covariance before the first action; by default Σ.
+
+        Returns
+        -------
+        ndarray, shape (d, d)
+            P' after the last action.
+
+        Examples
+        --------
         >>> from kalmanbandits.systems.families import rotation
         >>> modified = ModifiedFilter(rotation(theta=5 * np.pi / 8))
         >>> float(np.trace(modified.error_covariance([0, 1, 1] * 20)).round(2))
         30.82
-
-        Reference: eq. modified_iteration.
         """
         system = self.system
         P = system.stationary_covariance if start is None else covariance("start", start, system.dimension)
@@ -125,8 +165,18 @@ class ModifiedFilter:
 
             (z, ẑ') ← [[Γ, 0], [ΓL_ac_a', A_a]] (z, ẑ') + (ξ, ΓL_aη)
 
-        Shapes: n arms → (d, d).
+        Parameters
+        ----------
+        actions : sequence of int
+            The arms that are pulled, oldest first.
 
+        Returns
+        -------
+        ndarray, shape (d, d)
+            Cov(ẑ') after the last action.
+
+        Examples
+        --------
         >>> from kalmanbandits.systems.families import rotation
         >>> modified = ModifiedFilter(rotation(theta=5 * np.pi / 8))
         >>> float(np.trace(modified.estimate_covariance([0, 1, 1] * 20)).round(2))
@@ -169,12 +219,24 @@ class ModifiedFilter:
         most 1, and below 1 when Q is positive definite. Exact up to 4096 sequences; longer ones
         are cut into blocks, which can only enlarge it.
 
+        Reference: Theorem 1 (`code_seq`), part 1, corrected; the remark that β decays with s.
+
+        Parameters
+        ----------
+        steps : int
+            The number of rounds, at least 1.
+
+        Returns
+        -------
+        float
+            The factor; below 1 all vectors shrink.
+
+        Examples
+        --------
         >>> from kalmanbandits.systems.families import rotation
         >>> modified = ModifiedFilter(rotation(theta=5 * np.pi / 8))
         >>> [round(modified.contraction(steps), 3) for steps in (1, 2, 5, 10, 40)]
         [0.998, 0.923, 0.728, 0.484, 0.055]
-
-        Reference: Theorem 1 (`code_seq`), part 1, corrected; the remark that β decays with s.
         """
         steps = whole("steps", steps, 1)
         k = self.system.arms
@@ -185,7 +247,18 @@ class ModifiedFilter:
         return self._stretch(block) ** full * (self._stretch(rest) if rest else 1.0)
 
     def norm(self, vector: ArrayLike) -> float:
-        """√(x'P̄⁻¹x), the norm in which `contraction` counts; infinite for x outside the range of P̄."""
+        """√(x'P̄⁻¹x), the norm in which `contraction` counts; infinite for x outside the range of P̄.
+
+        Parameters
+        ----------
+        vector : array_like, shape (d,)
+            x.
+
+        Returns
+        -------
+        float
+            The norm.
+        """
         x = array("vector", vector, (self.system.dimension,))
         root, inverse = self._roots
         y = inverse @ x

@@ -25,12 +25,30 @@ def rotation(
         Γ = [[φR, I], [0, φR]],   R = [[cos θ, sin θ], [−sin θ, cos θ]],   Q = I,   φ the `damping`,
         c_1 = (`scale`, 0, 0, 0),   c_2 = (0, `scale`, 0, 0)
 
-    Shapes: d = 4, k = 2. Every θ gives the same stationary reward variance; θ → 2π − θ swaps the arms.
-
-    >>> rotation(theta=5 * np.pi / 8).reward_variances.round()
-    array([26916., 26916.])
+    The state has four dimensions. Every θ gives the same variances of reward; θ → 2π − θ swaps the arms.
 
     Reference: eq. numerical_LGDS.
+
+    Parameters
+    ----------
+    theta : float
+        The angle θ of the rotation, in radians.
+    damping : float
+        φ, in (0, 1).
+    scale : float
+        The length of the action vectors, positive.
+    noise_variance : float
+        σ², the variance of the measurement noise, positive.
+
+    Returns
+    -------
+    LinearGaussianSystem
+        The system.
+
+    Examples
+    --------
+    >>> rotation(theta=5 * np.pi / 8).reward_variances.round()
+    array([26916., 26916.])
     """
     angle = real("theta", theta, "an angle in radians")
     damped = probability("damping", damping, "at 1 the rotation never forgets") * _turn(angle)
@@ -45,13 +63,28 @@ def autoregressive(
 
         x_a(t) = φ_a1 x_a(t−1) + … + φ_ap x_a(t−p) + ε_a(t),   X = x_a + η
 
-    Shapes: `coefficients` (k, p), a row per arm, newest lag first; `innovation_variance` scalar or (k,);
-    d = k·p.
-
-    >>> autoregressive([[0.5, 0.3], [1.2, -0.5]])
-    LinearGaussianSystem(arms=2, dimension=4, spectral_radius=0.85208, noise_variance=1)
+    The state has d = k·p dimensions.
 
     Reference: the s-step autoregressive rewards of the introduction.
+
+    Parameters
+    ----------
+    coefficients : array_like, shape (k, p)
+        A row per arm, newest lag first.
+    innovation_variance : float or array_like, shape (k,)
+        The variance of ε, of all arms or of each.
+    noise_variance : float
+        σ², the variance of the measurement noise, positive.
+
+    Returns
+    -------
+    LinearGaussianSystem
+        The system.
+
+    Examples
+    --------
+    >>> autoregressive([[0.5, 0.3], [1.2, -0.5]])
+    LinearGaussianSystem(arms=2, dimension=4, spectral_radius=0.85208, noise_variance=1)
     """
     φ = array("coefficients", coefficients, (None, None), "one row per arm, one column per lag")
     k, p = φ.shape
@@ -91,12 +124,30 @@ def random_walk(
     There is no stationary law: the start is given, variances grow linearly, and regret only means something
     over a finite horizon. `check()` says which of the paper's assumptions fail for that.
 
-    Shapes: `step_variance`, `initial_variance`, `initial_mean` scalar or (k,); d = k.
+    Reference: the Brownian restless bandits of the introduction; Assumption 1 as printed, ρ(Γ) ≤ 1.
 
+    Parameters
+    ----------
+    arms : int
+        The number k of arms.
+    step_variance : float or array_like, shape (k,)
+        The variance of a step, of all arms or of each.
+    noise_variance : float
+        σ², the variance of the measurement noise, positive.
+    initial_variance : float or array_like, shape (k,)
+        The variance of the first mean.
+    initial_mean : float or array_like, shape (k,)
+        The expectation of the first mean.
+
+    Returns
+    -------
+    LinearGaussianSystem
+        The system.
+
+    Examples
+    --------
     >>> random_walk(arms=3).is_stationary
     False
-
-    Reference: the Brownian restless bandits of the introduction; Assumption 1 as printed, ρ(Γ) ≤ 1.
     """
     k = whole("arms", arms, 1, _SIZE, below=_LARGEST)
     steps = _per("step_variance", step_variance, k, "arm")
@@ -125,13 +176,34 @@ def seasonal(
 
     The noise is such that season j contributes a standard deviation of `amplitude`_j to every arm.
 
-    Shapes: `periods` scalar or (m,), each at least 2 rounds; `amplitude` scalar or (m,); `phases` (k, m) in
-    radians, by default spread evenly over the arms; d = 2m.
-
-    >>> seasonal(periods=[24, 168], arms=4, amplitude=[2.0, 1.0]).reward_variances.round(9)
-    array([5.1, 5.1, 5.1, 5.1])
+    The state has d = 2m dimensions.
 
     Reference: eq. linear_dynamical_system with a block-diagonal Γ.
+
+    Parameters
+    ----------
+    periods : float or array_like, shape (m,)
+        The length of each season in rounds, at least 2.
+    arms : int
+        The number k of arms.
+    damping : float
+        φ, in (0, 1): near 1 the seasons drift slowly.
+    amplitude : float or array_like, shape (m,)
+        The standard deviation that each season adds to every arm.
+    noise_variance : float
+        σ², the variance of the measurement noise, positive.
+    phases : array_like, shape (k, m), optional
+        In radians; by default spread evenly over the arms.
+
+    Returns
+    -------
+    LinearGaussianSystem
+        The system.
+
+    Examples
+    --------
+    >>> seasonal(periods=[24, 168], arms=4, amplitude=[2.0, 1.0]).reward_variances.round(9)
+    array([5.1, 5.1, 5.1, 5.1])
     """
     lengths = array(
         "periods", np.atleast_1d(np.asarray(periods)), (None,), "one length per season, in rounds"
@@ -160,17 +232,33 @@ def seasonal(
 def decoupled(
     arms: int, decay: ArrayLike = 0.9, scale: ArrayLike = 1.0, noise_variance: float = 0.1
 ) -> LinearGaussianSystem:
-    """Each arm its own scalar state: no arm tells anything about another.
+    """Each arm its own scalar state: no arm says anything about another.
 
         z_a(t+1) = φ_a z_a(t) + ξ_a(t),   X = z_a + η,   sd(z_a) = `scale`_a
 
-    Shapes: `decay` φ in (−1, 1) and `scale`, scalar or (k,); d = k.
+    Reference: the 1-step autoregressive rewards of the introduction.
 
+    Parameters
+    ----------
+    arms : int
+        The number k of arms.
+    decay : float or array_like, shape (k,)
+        φ_a, in (−1, 1).
+    scale : float or array_like, shape (k,)
+        The standard deviation of each state.
+    noise_variance : float
+        σ², the variance of the measurement noise, positive.
+
+    Returns
+    -------
+    LinearGaussianSystem
+        The system.
+
+    Examples
+    --------
     >>> decoupled(arms=2, decay=[0.9, 0.99], scale=[1.0, 2.0]).stationary_covariance.round(9)
     array([[1., 0.],
            [0., 4.]])
-
-    Reference: the 1-step autoregressive rewards of the introduction.
     """
     k = whole("arms", arms, 1, _SIZE, below=_LARGEST)
     decays = _per("decay", decay, k, "arm")
@@ -203,14 +291,38 @@ def random_stable(
     of at most `spread`² between the largest and the smallest standard deviation; so does a ratio per arm.
     The noise is that of the measurement, the same for all arms: an arm of small scale is a noisy one.
 
+    Reference: eq. linear_dynamical_system.
+
+    Parameters
+    ----------
+    arms : int
+        The number k of arms.
+    dimension : int
+        The dimension d of the state.
+    spectral_radius : float
+        ρ(Γ), in (0, 1).
+    seed : int
+        The seed of the random numbers, from 0.
+    signal_to_noise : float or array_like, shape (k,)
+        The variance of the mean reward over σ², of all arms or of each.
+    noise_variance : float
+        σ², the variance of the measurement noise, positive.
+    spread : float
+        How much the scales of the arms differ, at least 1; 1: not at all.
+
+    Returns
+    -------
+    LinearGaussianSystem
+        The system.
+
+    Examples
+    --------
     >>> random_stable(arms=3, dimension=5, spectral_radius=0.95, seed=1).reward_variances.round(9)
     array([11., 11., 11.])
     >>> random_stable(arms=3, dimension=5, seed=1, signal_to_noise=[1, 10, 100]).reward_variances.round(9)
     array([  2.,  11., 101.])
     >>> random_stable(arms=3, dimension=5, seed=1, spread=4.0).reward_variances.round(1)
     array([2.7, 6.6, 1.6])
-
-    Reference: eq. linear_dynamical_system.
     """
     k = whole("arms", arms, 1, _SIZE, below=_LARGEST)
     d = whole("dimension", dimension, 1, _SIZE, below=_LARGEST)

@@ -66,6 +66,20 @@ def union_probability(*deltas: float, times: int = 1) -> float:
 
         P(none) ≥ 1 − times·Σ_i δ_i,  however the events depend on each other
 
+    Parameters
+    ----------
+    *deltas : float
+        The probability δ_i of each event, in [0, 1].
+    times : int
+        How often each event may happen.
+
+    Returns
+    -------
+    float
+        A lower bound on the probability, at least 0.
+
+    Examples
+    --------
     >>> union_probability(0.01, 0.01, times=8)
     0.84
     """
