@@ -4,8 +4,8 @@
 
 Kernels run in plain Python for this (NUMBA_DISABLE_JIT=1), so that a mutant costs seconds. One process
 imports everything once; each mutant is a fork of it, in which an import hook puts the changed module in the
-place of the sound one. (mutmut leaves decorated functions alone, and every kernel is one; cosmic-ray starts a process
-for each mutant and needs a library under the LGPL.)
+place of the sound one. (mutmut leaves decorated functions alone, and every kernel is one; cosmic-ray starts
+a process for each mutant and needs a library under the LGPL.)
 """
 
 from __future__ import annotations

@@ -27,12 +27,8 @@ def entry(label: str, function: object) -> str:
         signature = "(…)"
     signature = re.sub(r" at 0x[0-9a-f]+", "", signature)
     text = re.sub(r"^(\w+)\n-{3,}$", r"**\1**\n", text, flags=re.MULTILINE)
-    text = re.sub(
-        r"((?:^(?:>>>|\.\.\.) .*\n?(?:^(?!>>>|\n|\*\*).+\n?)*)+)",
-        r"```python\n\1\n```\n",
-        text,
-        flags=re.MULTILINE,
-    )
+    examples = r"((?:^(?:>>>|\.\.\.) .*\n?(?:^(?!>>>|\n|\*\*).+\n?)*)+)"
+    text = re.sub(examples, r"```python\n\1\n```\n", text, flags=re.MULTILINE)
     return f"### {label}\n\n```python\n{label.rpartition('.')[2]}{signature}\n```\n\n{text}\n"
 
 

@@ -189,7 +189,9 @@ class KernelCache(_Cache):
             payload = _read_checked(path, key)
             if payload is None:
                 return None
-            rebuilt: CompileResult = CompileResult._rebuild(target_context, *pickle.loads(payload))  # type: ignore[no-untyped-call]
+            # Written by this user or the administrator, and unchanged since: see `_read_checked`.
+            parts = pickle.loads(payload)  # nosec B301
+            rebuilt: CompileResult = CompileResult._rebuild(target_context, *parts)  # type: ignore[no-untyped-call]
         except Exception:  # written by us, yet of no use here, such as a module that is gone: compile it
             return None
         return rebuilt

@@ -16,7 +16,7 @@ from kalmanbandits.simulation.rounds import Measures, next_checkpoint, play_bloc
 from kalmanbandits.streams import stream_key
 
 KEY = stream_key(3)
-ARMS, ROUNDS, CHECKPOINTS = 2, 30, np.array([1, 7, 8, 20, 30])
+ARMS, ROUNDS, CHECKPOINTS = 3, 30, np.array([1, 7, 8, 20, 30])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,16 +68,16 @@ def world(seed=0):
     """Means with gaps, the best of them in each round, and noise."""
     rng = np.random.default_rng(seed)
     means, noise = rng.standard_normal((ROUNDS, ARMS)), rng.standard_normal(ROUNDS)
-    means[[4, 11, 12], [0, 1, 0]] = np.nan
+    means[rng.random(means.shape) < 0.25] = np.nan
     means[15] = np.nan
     best = np.where(np.isnan(means).all(axis=1), 0.0, np.nanmax(np.where(np.isnan(means), -9, means), axis=1))
     return means, best, noise
 
 
-def played(policy, cuts, trace=True):
+def played(policy, cuts, trace=True, checkpoints=CHECKPOINTS):
     """What blocks that end at `cuts` have measured and traced, and what each call returned."""
     means, best, noise = world()
-    memory, measures = policy.memory(), Measures(ARMS, len(CHECKPOINTS))
+    memory, measures = policy.memory(), Measures(ARMS, len(checkpoints))
     scores, available = np.zeros((ARMS, 3)), np.ones(ARMS, np.bool_)
     choices = np.full(ROUNDS if trace else 0, -1, np.int32)
     rewards = np.full(ROUNDS if trace else 0, np.nan)
@@ -87,7 +87,7 @@ def played(policy, cuts, trace=True):
         while first < cut:
             block = slice(first, cut)
             rounds = (means[block], best[block], noise[block])
-            given = (memory, scores, available, KEY, first, *rounds, CHECKPOINTS)
+            given = (memory, scores, available, KEY, first, *rounds, checkpoints)
             kept = (measures.totals, measures.pulls, measures.history, measures.pulls_history)
             count = play_block(*given, *kept, choices, rewards)
             returned.append(int(count))
@@ -144,6 +144,15 @@ def test_a_block_is_its_rounds_one_at_a_time(policy, cuts):
     np.testing.assert_array_equal(measures.pulls, counts[-1])
     assert totals[-1, 4] >= 2  # gaps were met
     assert 0 < totals[-1, 3] < ROUNDS - totals[-1, 4]  # and rounds without a prediction
+
+
+def test_rounds_after_the_last_checkpoint_are_played_and_counted_in_the_totals():
+    policy = UCB(arms=ARMS)
+    measures, choices, _, _ = played(policy, (25, ROUNDS), checkpoints=CHECKPOINTS[:-1])
+    totals, _, arms, _ = one_at_a_time(policy)
+    np.testing.assert_array_equal(choices, arms)
+    np.testing.assert_allclose(measures.history, totals[CHECKPOINTS[:-1] - 1], rtol=1e-13)
+    np.testing.assert_allclose(measures.totals, totals[-1], rtol=1e-13)
 
 
 def test_traces_are_kept_only_where_there_is_room_for_them():
