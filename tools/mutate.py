@@ -2,9 +2,9 @@
 
     python tools/mutate.py [MODULE …] [--processes 2] [--report tools/mutants.md]
 
-Kernels run in plain Python for this (NUMBA_DISABLE_JIT=1), so that a mutant costs seconds. One process
-imports everything once; each mutant is a fork of it, in which an import hook puts the changed module in the
-place of the sound one. (mutmut leaves decorated functions alone, and every kernel is one; cosmic-ray starts
+Kernels run in plain Python for this (NUMBA_DISABLE_JIT=1). One process collects the tests; each mutant is a
+fork of it in which the code of the changed functions is exchanged, so that a mutant costs no more than its
+tests. (mutmut leaves decorated functions alone, and every kernel is one; cosmic-ray starts
 a process for each mutant and needs a library under the LGPL.)
 """
 
@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import copy
-import importlib.abc
-import importlib.util
+import inspect
+import itertools
 import os
-import signal
+import resource
 import sys
 import time
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,7 +35,7 @@ TESTS: dict[str, list[str]] = {
     "simulation/rounds.py": ["tests/simulation/test_rounds.py"],
 }
 POLICY_TESTS = ["tests/policies", "tests/contracts"]
-SECONDS = 120  # of one mutant: a loop that never ends is noticed too
+SECONDS = 12  # of the processor for one mutant: a loop that never ends is noticed too
 
 SWAPS: dict[type, type] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
@@ -138,40 +140,77 @@ def _without(block: list[ast.stmt], place: int) -> Any:
     return lambda: block.__setitem__(place, ast.copy_location(ast.Pass(), block[place]))
 
 
-class Hook(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Puts a mutant in the place of its module."""
-
-    def __init__(self, mutant: Mutant) -> None:
-        self.name = "kalmanbandits." + mutant.file.removesuffix(".py").replace("/", ".")
-        self.path = str(SOURCE / "kalmanbandits" / mutant.file)
-        self.code = compile(ast.fix_missing_locations(mutant.tree), self.path, "exec")
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name == self.name:
-            return importlib.util.spec_from_file_location(name, self.path, loader=self)
-        return None
-
-    def create_module(self, spec: Any) -> None:
-        return None
-
-    def exec_module(self, module: Any) -> None:
-        exec(self.code, module.__dict__)
+def exchange(mutant: Mutant) -> None:
+    """Give the functions and constants of the module what the mutant has in their places."""
+    module = sys.modules["kalmanbandits." + mutant.file.removesuffix(".py").replace("/", ".")]
+    changed = types.ModuleType(module.__name__)
+    changed.__dict__["__file__"] = module.__file__
+    exec(compile(ast.fix_missing_locations(mutant.tree), str(module.__file__), "exec"), changed.__dict__)
+    _exchange_members(vars(module), vars(changed), module.__name__)
 
 
-def run_tests(tests: list[str], mutant: Mutant | None) -> int:
-    """Run the tests in a fork of this process; its exit code, or a negative number if it was ended."""
-    child = os.fork()
-    if child:
-        return child
-    signal.alarm(SECONDS)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    os.dup2(1, 2)
-    if mutant is not None:
-        sys.meta_path.insert(0, Hook(mutant))
-    import pytest
+def _exchange_members(old: Any, new: Any, module: str) -> None:
+    for name, value in list(new.items()):
+        there = old.get(name)
+        if isinstance(value, type) and value.__module__ == module and isinstance(there, type):
+            _exchange_members(dict(vars(there)), vars(value), module)
+        elif (code := _function(value)) is not None and (sound := _function(there)) is not None:
+            if code.__module__ == module:
+                sound.__code__, sound.__defaults__ = code.__code__, code.__defaults__
+        elif isinstance(value, (int, float)) and isinstance(old, dict) and "__name__" in old:
+            old[name] = value
 
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore"]
-    os._exit(int(pytest.main([*options, *tests])))
+
+def _function(value: Any) -> Any:
+    """The plain function inside a property, a class method or a wrapper."""
+    value = getattr(value, "fget", None) or getattr(value, "func", None) or value
+    value = getattr(value, "__func__", value)
+    value = inspect.unwrap(value) if callable(value) else value
+    return value if isinstance(value, types.FunctionType) else None
+
+
+class Loop:
+    """In the place of pytest's own loop over the tests: one for every mutant, in a fork."""
+
+    def __init__(self, file: str, processes: int) -> None:
+        self.file, self.processes = file, processes
+        self.waiting = list(mutants(file))
+        self.total, self.alive = len(self.waiting), []
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        """Play the sound module, then all mutants."""
+        if os.waitpid(self.fork(session, None), 0)[1] != 0:
+            raise SystemExit(f"{self.file}: its tests fail without any change")
+        running: dict[int, Mutant] = {}
+        while self.waiting or running:
+            while self.waiting and len(running) < self.processes:
+                mutant = self.waiting.pop()
+                running[self.fork(session, mutant)] = mutant
+            child, status = os.wait()
+            mutant = running.pop(child)
+            if status == 0:
+                self.alive.append(mutant)
+                print(f"not noticed: {mutant.file}:{mutant.line}: {mutant.change}", flush=True)
+        return True
+
+    def fork(self, session: Any, mutant: Mutant | None) -> int:
+        """Run the tests in a fork of this process until one fails; the number of the fork."""
+        child = os.fork()
+        if child:
+            return child
+        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+        failed = True
+        with contextlib.suppress(BaseException):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            os.dup2(1, 2)
+            if mutant is not None:
+                exchange(mutant)
+            for item, after in itertools.zip_longest(session.items, session.items[1:]):
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+                if session.testsfailed:
+                    break
+            failed = bool(session.testsfailed)
+        os._exit(failed)
 
 
 def tests_of(file: str) -> list[str]:
@@ -190,42 +229,25 @@ def main() -> int:
     parser.add_argument("--report", type=Path)
     options = parser.parse_args()
     os.chdir(ROOT)
-    import hypothesis.strategies  # noqa: F401 - all that forks would import again
     import numba
-    import pytest  # noqa: F401
-    import scipy.linalg
-    import scipy.special
-    import scipy.stats  # noqa: F401
-    import xarray  # noqa: F401
+    import pytest
 
     assert numba.config.DISABLE_JIT, "set NUMBA_DISABLE_JIT=1: compiled mutants would take hours"
     survivors: list[Mutant] = []
     lines = ["| module | mutants | noticed | not noticed |", "|---|---|---|---|"]
     for file in options.modules:
-        tests, began, alive = tests_of(file), time.monotonic(), []
-        sound = run_tests(tests, None)
-        if os.waitpid(sound, 0)[1] != 0:
-            raise SystemExit(f"{file}: its tests fail without any change: {' '.join(tests)}")
-        running: dict[int, Mutant] = {}
-        waiting = list(mutants(file))
-        total = len(waiting)
-        while waiting or running:
-            while waiting and len(running) < options.processes:
-                mutant = waiting.pop()
-                running[run_tests(tests, mutant)] = mutant
-            child, status = os.wait()
-            mutant = running.pop(child)
-            if status == 0:
-                alive.append(mutant)
-                print(f"not noticed: {mutant.file}:{mutant.line}: {mutant.change}", flush=True)
-        lines.append(f"| {file} | {total} | {total - len(alive)} | {len(alive)} |")
+        loop, began = Loop(file, options.processes), time.monotonic()
+        quiet = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore", "-s"]
+        pytest.main([*quiet, *tests_of(file)], plugins=[loop])
+        if loop.waiting:
+            raise SystemExit(f"{file}: its tests could not be collected")
+        lines.append(f"| {file} | {loop.total} | {loop.total - len(loop.alive)} | {len(loop.alive)} |")
         print(lines[-1], f"{time.monotonic() - began:.0f} s", flush=True)
-        survivors += alive
+        survivors += loop.alive
     if options.report:
-        found = [
-            f"* `{m.file}:{m.line}` `{m.change}`" for m in sorted(survivors, key=lambda m: (m.file, m.line))
-        ]
-        options.report.write_text("\n".join(["# Mutants", "", *lines, "", *found, ""]))
+        found = sorted(survivors, key=lambda mutant: (mutant.file, mutant.line))
+        listed = [f"* `{mutant.file}:{mutant.line}` `{mutant.change}`" for mutant in found]
+        options.report.write_text("\n".join(["# Mutants", "", *lines, "", *listed, ""]))
     return min(len(survivors), 100)
 
 

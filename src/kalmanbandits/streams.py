@@ -25,7 +25,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from kalmanbandits.compilation import entry, jit
-from kalmanbandits.errors import whole
+from kalmanbandits.errors import Array, whole
 
 Key = Any  # np.uint64 at run time; a record's address in the stream
 
@@ -46,7 +46,7 @@ _PIECE, _BIAS = np.uint64(47), np.uint64(1023 << 5)
 _FRACTION, _UNIT = np.uint64((1 << 47) - 1), 2.0**-47
 
 
-def inverse_normal_pieces(pieces: int = 32) -> np.ndarray[Any, np.dtype[np.float64]]:
+def inverse_normal_pieces(pieces: int = 32) -> Array:
     """Coefficients of the cubics of Φ⁻¹ on p = odd·2⁻³³, by octave of the odd number.
 
     Parameters
