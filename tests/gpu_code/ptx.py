@@ -105,7 +105,7 @@ def label(name: str, precision: str, capability: tuple[int, int]) -> str:
 
 
 def main() -> None:
-    """Write the golden file, a kernel at a time; those of the same compilers that it holds already are kept."""
+    """Write the golden file, a kernel at a time; with --keep those of the same compilers stay."""
     golden = json.loads(GOLDEN.read_text()) if GOLDEN.exists() and "--keep" in sys.argv else {}
     if golden.get("versions") != versions():
         golden = {"versions": versions(), "kernels": {}}

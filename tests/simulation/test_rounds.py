@@ -161,6 +161,26 @@ def test_traces_are_kept_only_where_there_is_room_for_them():
     np.testing.assert_array_equal(with_traces[0].history, without[0].history)
 
 
+def test_a_run_of_one_round_is_traced_too():
+    means, best, noise = np.array([[1.0, 2.0, 3.0]]), np.array([3.0]), np.array([0.5])
+    measures = Measures(ARMS, 1)
+    choices, rewards = np.full(1, -1, np.int32), np.zeros(1)
+    given = (
+        UCB(arms=ARMS).memory(),
+        np.zeros((ARMS, 3)),
+        np.ones(ARMS, np.bool_),
+        KEY,
+        0,
+        means,
+        best,
+        noise,
+    )
+    kept = (measures.totals, measures.pulls, measures.history, measures.pulls_history)
+    assert play_block(*given, np.array([1]), *kept, choices, rewards) == 1
+    assert rewards[0] == means[0, choices[0]] + 0.5
+    assert measures.history[0, 0] == 3.0 - means[0, choices[0]]
+
+
 def test_a_block_stops_as_soon_as_the_memory_wants_attention():
     measures, choices, _, returned = played(Restless(arms=ARMS, every=5), (8, ROUNDS))
     assert returned == [-5, 3, -2, -5, -5, -5, -5]  # negative: it is due; 3 rounds ended the first block
