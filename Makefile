@@ -88,8 +88,8 @@ count: setup ## lines of code, Any in signatures, repeated passages
 gpu-code: setup ## compile every kernel of the GPU, without one, and compare sizes and registers with the golden file
 	KALMANBANDITS_GPU_CODE=all $(BIN)/python -m pytest -n $(WORKERS) tests/gpu_code $(ARGS)
 
-gpu-golden: setup ## write those sizes and registers anew; a change needs a reason in the CHANGELOG
-	$(BIN)/python tests/gpu_code/ptx.py
+gpu-golden: setup ## write those sizes and registers anew (ARGS=--keep: the missing ones); a change needs a reason
+	$(BIN)/python tests/gpu_code/ptx.py $(ARGS)
 
 bench: setup $(PEERS) ## speed on this machine, against C++ and other libraries, into benchmarks/speed.md
 	PEERS_PYTHON=$(VENV)/peers/bin/python $(BIN)/python benchmarks/speed.py

@@ -16,6 +16,7 @@ import contextlib
 import copy
 import inspect
 import itertools
+import math
 import os
 import resource
 import sys
@@ -35,7 +36,7 @@ TESTS: dict[str, list[str]] = {
     "simulation/rounds.py": ["tests/simulation/test_rounds.py"],
 }
 POLICY_TESTS = ["tests/policies", "tests/contracts"]
-SECONDS = 12  # of the processor for one mutant: a loop that never ends is noticed too
+PATIENCE = 3.0  # times what the sound module takes of the processor: a loop that never ends is noticed too
 
 SWAPS: dict[type, type] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
@@ -176,11 +177,15 @@ class Loop:
         self.file, self.processes = file, processes
         self.waiting = list(mutants(file))
         self.total, self.alive = len(self.waiting), []
+        self.seconds = 0.0
 
     def pytest_runtestloop(self, session: Any) -> bool:
         """Play the sound module, then all mutants."""
+        before = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
         if os.waitpid(self.fork(session, None), 0)[1] != 0:
             raise SystemExit(f"{self.file}: its tests fail without any change")
+        sound = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2]) - before
+        self.seconds = PATIENCE * sound + 1.0
         running: dict[int, Mutant] = {}
         while self.waiting or running:
             while self.waiting and len(running) < self.processes:
@@ -198,7 +203,9 @@ class Loop:
         child = os.fork()
         if child:
             return child
-        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+        used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2]) if self.seconds else 0.0
+        limit = math.ceil(used + self.seconds) if self.seconds else resource.RLIM_INFINITY
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
         failed = True
         with contextlib.suppress(BaseException):
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
