@@ -89,6 +89,11 @@ def test_imports_go_one_way() -> None:
     assert violations(ROOT / "src") == []
 
 
+def test_the_page_on_architecture_names_every_room() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert [room for room in MAY_USE if room and f"`{room}`" not in page] == []
+
+
 @pytest.mark.parametrize(
     ("file", "line"),
     [
