@@ -2,13 +2,14 @@
 
     draw(group, number, seed) -> World
 
-A world is what every arm pays on average in every round, and what it would have paid: drawn from a generator, so
-that runs of one world differ. Inside the model it also has the system that a filter may know. Levels are a state
-that is always 1. Unequal noises are a state without memory of which each arm sees a share: as only one arm is
-seen per round, that is independent noise; regret is measured on the means without it.
+A world is what every arm pays on average in every round, and what it would have paid: drawn from a
+generator, so that runs of one world differ. Inside the model it also has the system that a filter may know.
+Levels are a state that is always 1. Unequal noises are a state without memory of which each arm sees a
+share: as only one arm is seen per round, that is independent noise; regret is measured on the means without
+it.
 
-Development uses seed `DEVELOPMENT`; the seed of a report is a hash of the learner's sources (`report_seed`), so
-that nobody can choose a kind one.
+Development uses seed `DEVELOPMENT`; the seed of a report is a hash of the learner's sources
+(`report_seed`), so that nobody can choose a kind one.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def draw(group: str, number: int, seed: int) -> World:
     return GROUPS[group](rng, number)
 
 
-# --- inside the model ----------------------------------------------------------------------------------------
+# --- inside the model ---------------------------------------------------------------------------------------
 
 
 def linear(
@@ -212,7 +213,7 @@ def _many(low: int, high: int, rounds: int, fixed: int | None = None) -> Callabl
     return world
 
 
-# --- outside the model ---------------------------------------------------------------------------------------
+# --- outside the model --------------------------------------------------------------------------------------
 
 
 def _noisy(means: Any, deviation: Any, random: Generator) -> Tables:
@@ -233,9 +234,9 @@ def _pieces(k: int, rounds: int, gap: float, random: Generator) -> Any:
 
 
 OUTSIDE = (
-    "constant", "constant, unequal noise", "constant, far apart", "piecewise", "piecewise coins", "coins", "rare coins",
-    "drifting coins", "heavy tails", "outliers", "switching", "rising", "random walks", "seasonal cycle", "saturated",
-    "counts",
+    "constant", "constant, unequal noise", "constant, far apart", "piecewise", "piecewise coins", "coins",
+    "rare coins", "drifting coins", "heavy tails", "outliers", "switching", "rising", "random walks",
+    "seasonal cycle", "saturated", "counts",
 )  # fmt: skip
 
 

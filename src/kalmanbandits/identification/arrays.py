@@ -1,8 +1,9 @@
 """The arrays of a fit, in plain NumPy, so that one piece of machine code serves every number of arms.
 
 A **history** is a sequence of cells: cell i is a reward `y[i]` of arm `arm[i]` (−1 where none came), after
-which the state moves on if `moves[i]`. A bandit's history has one cell per round; a row of a table has as many as
-it has rewards, between which the state stands still. The E-step knows no other difference between the two.
+which the state moves on if `moves[i]`. A bandit's history has one cell per round; a row of a table has as
+many as it has rewards, between which the state stands still. The E-step knows no other difference between
+the two.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ Integers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 
 class Cells(NamedTuple):
-    """A history: arms (n,), rewards (n,), whether the state moves after the cell (n,), and how far rewards reach.
+    """A history: arms (n,), rewards (n,), whether the state moves after each cell (n,), and `reach`.
 
-    An innovation up to `reach` is no outlier, however small the noise: rewards of that size come too often for that.
+    An innovation up to `reach` is no outlier, however small the noise: rewards of that size come too often
+    for that.
     """
 
     arm: Integers
@@ -33,8 +35,9 @@ class Parameters(NamedTuple):
 
         z' = Γz + ξ,  ξ ~ N(0, Q)        y = c_a'z + μ_a + η,  η ~ N(0, σ²_a)
 
-    `U` (k, D + 1, D + 1) is the posterior covariance of (c_a, μ_a). `prior` (k, 3) holds what an arm is taken to be
-    like before its rewards: the mean square of a loading, the mean of its level, and the level's variance.
+    `U` (k, D + 1, D + 1) is the posterior covariance of (c_a, μ_a). `prior` (k, 3) holds what an arm is
+    taken to be like before its rewards: the mean square of a loading, the mean of its level, and the
+    level's variance.
     """
 
     G: Array

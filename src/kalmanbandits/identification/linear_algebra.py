@@ -21,7 +21,7 @@ def product(d: Any, A: Any, B: Any, out: Any) -> None:
 
 @routine
 def cholesky(A: Any, L: Any, n: Any) -> Any:
-    """L, lower triangular, with LL' = A; returns the least pivot, which is positive if A is positive definite.
+    """L, lower triangular, with LL' = A; returns the least pivot: positive if A is positive definite.
 
     A pivot that rounding made negative counts as tiny.
     """

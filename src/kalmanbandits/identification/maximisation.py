@@ -1,17 +1,17 @@
 """The M-step, with priors that arms learn from each other; and the steps of expectation–maximisation.
 
-Given the sums of the E-step, Γ and Q are a regression of each state on the one before. An arm's (c_a, μ_a) is a
-Bayesian regression of its rewards on (z, 1) with noise σ²_a and the prior
+Given the sums of the E-step, Γ and Q are a regression of each state on the one before. An arm's (c_a, μ_a)
+is a Bayesian regression of its rewards on (z, 1) with noise σ²_a and the prior
 
     c_a ~ N(0, s²_a I)        μ_a ~ N(m_a, ω²_a)
 
-whose posterior mean and covariance U_a are kept. The prior of an arm comes from how loadings and levels are spread
-over the *other* arms: were the arm itself among them, a single large reward would widen the prior that is to judge
-it. Arms count by what is known of them (MacKay, "Bayesian interpolation", 1992: γ = 1 − posterior over prior
-variance). The noise σ²_a is shrunk towards that of all arms.
+whose posterior mean and covariance U_a are kept. The prior of an arm comes from how loadings and levels are
+spread over the *other* arms: were the arm itself among them, a single large reward would widen the prior
+that is to judge it. Arms count by what is known of them (MacKay, "Bayesian interpolation", 1992: γ = 1 −
+posterior over prior variance). The noise σ²_a is shrunk towards that of all arms.
 
-States have no unit: after every step they are turned so that their mean square is the identity, which gives the
-priors a meaning. Rewards come in units of their own spread.
+States have no unit: after every step they are turned so that their mean square is the identity, which gives
+the priors a meaning. Rewards come in units of their own spread.
 
 Shumway and Stoffer, "An approach to time series smoothing and forecasting using the EM algorithm", 1982.
 """
@@ -46,34 +46,40 @@ STRIDE, LARGEST_STRIDE = 1.4, 40.0  # of over-relaxed steps
 @routine
 def maximise(d: Any, p: Any, w: Any, moved: Any) -> None:
     """After `smooth`: the parameters that make the expected likelihood with priors greatest."""
-    G, Q, L, x, T = p.G, p.Q, w.M[1], w.r[0], w.M[0]
-    S00, S10, S11 = w.S00, w.S10, w.S11
     if d > 0:
-        for a in range(d):
-            S00[a, a] += SHRINK_GAMMA
-        cholesky(S00, L, d)
-        for a in range(d):
-            for b in range(d):
-                x[b] = S10[a, b]
-            cholesky_solve(L, x, d)
-            for b in range(d):
-                G[a, b] = x[b]
-        for a in range(d):  # Γ minimises, so S11 − ΓS10' − S10Γ' + ΓS00Γ' = S11 − ΓS10'
-            for b in range(d):
-                total = S11[a, b]
-                for j in range(d):
-                    total -= G[a, j] * S10[b, j]
-                T[a, b] = total
-        for a in range(d):
-            for b in range(d):
-                Q[a, b] = 0.5 * (T[a, b] + T[b, a]) / (moved + MOVES_Q)
-            Q[a, a] += SQUARES_Q / (moved + MOVES_Q)
+        regress_states(d, p, w, moved)
     for arm in range(p.C.shape[0]):
         regress_arm(d, p, w, arm)
     share_noise(p, w, d)
     if d > 0:
         normalise(d, p, w, moved)
     share_priors(d, p, w)
+
+
+@routine
+def regress_states(d: Any, p: Any, w: Any, moved: Any) -> None:
+    """Γ and Q, given the sums `w.S00`, `w.S10`, `w.S11`; the prior's moves are added to the first."""
+    G, Q, L, x, T = p.G, p.Q, w.M[1], w.r[0], w.M[0]
+    S00, S10, S11 = w.S00, w.S10, w.S11
+    for a in range(d):
+        S00[a, a] += SHRINK_GAMMA
+    cholesky(S00, L, d)
+    for a in range(d):
+        for b in range(d):
+            x[b] = S10[a, b]
+        cholesky_solve(L, x, d)
+        for b in range(d):
+            G[a, b] = x[b]
+    for a in range(d):  # Γ minimises, so S11 − ΓS10' − S10Γ' + ΓS00Γ' = S11 − ΓS10'
+        for b in range(d):
+            total = S11[a, b]
+            for j in range(d):
+                total -= G[a, j] * S10[b, j]
+            T[a, b] = total
+    for a in range(d):
+        for b in range(d):
+            Q[a, b] = 0.5 * (T[a, b] + T[b, a]) / (moved + MOVES_Q)
+        Q[a, a] += SQUARES_Q / (moved + MOVES_Q)
 
 
 @routine
@@ -100,7 +106,7 @@ def regress_arm(d: Any, p: Any, w: Any, arm: Any) -> None:
 
 @routine
 def share_noise(p: Any, w: Any, d: Any) -> None:
-    """σ²_a: expected squared residuals, shrunk towards the geometric mean over arms. Leaves the residuals in `w.yy`."""
+    """σ²_a: expected squared residuals (left in `w.yy`), shrunk towards the geometric mean over arms."""
     k, E = p.C.shape[0], d + 1
     pooled, weight = 0.0, 0.0
     for arm in range(k):
@@ -238,8 +244,9 @@ def step(d: Any, p: Any, cells: Any, n: Any, w: Any, spare: Any, state: Any) -> 
 
         θ ← θ + ε(EM(θ) − θ)
 
-    ε, in `state[0]`, grows while the likelihood, in `state[1]`, does; when it falls, the plain step is taken back
-    from `spare` and ε is 1 (Salakhutdinov and Roweis, "Adaptive overrelaxed bound optimization methods", 2003).
+    ε, in `state[0]`, grows while the likelihood, in `state[1]`, does; when it falls, the plain step is
+    taken back from `spare` and ε is 1 (Salakhutdinov and Roweis, "Adaptive overrelaxed bound optimization
+    methods", 2003).
     """
     likelihood = run_filter(d, p, cells, n, w)
     if state[0] > 1 and not likelihood >= state[1]:

@@ -2,10 +2,10 @@
 
     value(model) = log-likelihood − Σ_a d N_a/(N_a + d) − d(d+1)/2
 
-a likelihood penalised as Akaike does, in which an arm's loadings count by how often it was seen. It has plateaus
-and local optima. So one challenger begins, in turn in every dimension, from the correlations of the rewards
-(`subspace`), and another from the current model with dimensions added, or anywhere. Those that catch up soon enough
-live on to the next fit.
+a likelihood penalised as Akaike does, in which an arm's loadings count by how often it was seen. It has
+plateaus and local optima. So one challenger begins, in turn in every dimension, from the correlations of
+the rewards (`subspace`), and another from the current model with dimensions added, or anywhere. Those that
+catch up soon enough live on to the next fit.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FEW = 1.0  # prior rounds of an arm's mean and deviation
 
 @dataclass
 class Fits:
-    """The models of one learner: parameters of each, and how their improvement goes. Arrays are views of its memory.
+    """The models of one learner and how their improvement goes. Arrays are views of its memory.
 
     Shapes: `d`, `value` (MODELS,), `state` (MODELS, 2), `count` (2,): random numbers drawn, searches made.
     """
@@ -133,10 +133,10 @@ def swap_models(fits: Fits, i: int, j: int) -> None:
 
 
 class Search:
-    """One search: improve the current model and its challengers on a history; the best becomes the current one.
+    """One search: improve the current model and its challengers; the best becomes the current one.
 
-    `work` bounds the time, in units of `cost` times rounds. Challengers grow up on the last cells only, and have to
-    prove themselves on all before they take over.
+    `work` bounds the time, in units of `cost` times rounds. Challengers grow up on the last cells only, and
+    have to prove themselves on all before they take over.
     """
 
     def __init__(self, fits: Fits, cells: Cells, w: Workspace, largest: int, work: float) -> None:

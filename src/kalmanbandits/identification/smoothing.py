@@ -2,9 +2,9 @@
 
     z' = Γz + ξ,  ξ ~ N(0, Q)        y = c_a'z + μ_a + η,  η ~ N(0, σ²_a)
 
-The smoother needs no inverse (Durbin and Koopman, "Time Series Analysis by State Space Methods", chapter 4). With v
-the innovation, S its variance, K the gain, F the filtered covariance, and g = Γ'r, B = Γ'NΓ where the state moved
-after the cell (g = r, B = N where it did not):
+The smoother needs no inverse (Durbin and Koopman, "Time Series Analysis by State Space Methods", chapter
+4). With v the innovation, S its variance, K the gain, F the filtered covariance, and g = Γ'r, B = Γ'NΓ
+where the state moved after the cell (g = r, B = N where it did not):
 
     E z = ẑ + Fg                       Var z = F − FBF
     r ← cv/S + (I − cK')g              N ← cc'/S + (I − cK')B(I − Kc')
@@ -12,10 +12,11 @@ after the cell (g = r, B = N where it did not):
 
 (the last: Koopman and Shephard, "Exact score for time series models in state space form", 1992).
 
-Two things are not in the textbook. An arm's loading is itself uncertain: its part of the innovation's variance,
-(ẑ, 1)U_a(ẑ, 1)' + tr(U_a P), is added to the noise, so that an arm hardly known says little about the state. And an
-innovation beyond `OUTLIER` deviations counts as one of that size whose variance was larger: its weight falls with
-the square of its size, as for a likelihood with heavy tails. Without both this is the exact E-step.
+Two things are not in the textbook. An arm's loading is itself uncertain: its part of the innovation's
+variance, (ẑ, 1)U_a(ẑ, 1)' + tr(U_a P), is added to the noise, so that an arm hardly known says little about
+the state. And an innovation beyond `OUTLIER` deviations counts as one of that size whose variance was
+larger: its weight falls with the square of its size, as for a likelihood with heavy tails. Without both
+this is the exact E-step.
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@ mean, is on average
     M_h[a, b] = c_a'Γ^h Σ c_b
 
 and noise has no part in it. The Hankel matrix with the blocks M_1, M_2, … / M_2, M_3, … / … has rank d, and
-its left factor is the observability matrix (C; CΓ; CΓ²; …), from which C and Γ follow. Only the arms seen most
-take part, each in units of its own deviation: the others' loadings follow from the state once there is one.
+its left factor is the observability matrix (C; CΓ; CΓ²; …), from which C and Γ follow. Only the arms seen
+most take part, each in units of its own deviation: the others' loadings follow from the state once there is
+one.
 
 Ho and Kalman, "Effective construction of linear state-variable models from input/output functions", 1966.
 """
@@ -142,7 +143,7 @@ def _radius(A: Any, d: Any) -> Any:
 
 @entry
 def realise(d: Any, p: Any, O: Any, place: Any, m: Any, means: Any, deviations: Any, w: Any) -> None:
-    """A model of d dimensions from the observability matrix O: Γ by least squares of each block on the one above."""
+    """A model of d dimensions from the observability matrix O: Γ regresses each block on the one above."""
     G, C, Q = p.G, p.C, p.Q
     N, L, x, above = w.M[0], w.M[1], w.r[0], O.shape[0] - m
     for a in range(d):

@@ -2,14 +2,14 @@
 
     y = m_a + x_a + η,  Var η = σ²_a        x_a ← φx_a + ζ,  Var ζ = qσ²_a
 
-m_a is what the arm pays on average, x_a how far it is from that at present. (φ, q) = (1, 0) is an arm that stands
-still, φ = 1 the local-level model (a random walk), φ < 1 a first-order autoregression. Every pair of a small
-grid runs its own filter on every arm, in units of the arm's own noise, which it learns on the way; the one that
-foretold the recent rewards best speaks for the bank. Nothing is fitted, so that cost and memory do not depend on how
-long it runs, and an update costs the same for any number of arms.
+m_a is what the arm pays on average, x_a how far it is from that at present. (φ, q) = (1, 0) is an arm that
+stands still, φ = 1 the local-level model (a random walk), φ < 1 a first-order autoregression. Every pair of
+a small grid runs its own filter on every arm, in units of the arm's own noise, which it learns on the way;
+the one that foretold the recent rewards best speaks for the bank. Nothing is fitted, so that cost and
+memory do not depend on how long it runs, and an update costs the same for any number of arms.
 
-An innovation beyond `OUTLIER` deviations counts as one of that size with a larger variance. A second one in a row of
-the same arm and sign is no accident: then its level has changed, and is learned anew.
+An innovation beyond `OUTLIER` deviations counts as one of that size with a larger variance. A second one in
+a row of the same arm and sign is no accident: then its level has changed, and is learned anew.
 """
 
 from __future__ import annotations
@@ -31,14 +31,12 @@ MOVING, MOST = 4.0, 0.5  # log-likelihood that levels which move must earn; for 
 LIKE_OTHERS, CAUTION = 2.0, 4.0  # rounds for which an arm's noise is taken to be that of others
 FIRST_GUESS = 2.0  # rounds for which the common noise is taken to be 1, the unit of rewards
 OUTLIER = 4.5  # deviations
-BEYOND, REACHING = (
-    0.005,
-    0.5,
-)  # rewards that come less often than this may be outliers; the step of that quantile
+BEYOND = 0.005  # rewards that come less often than this may be outliers
+REACHING = 0.5  # the step of that quantile
 
 
 def level_fields(arms: int) -> list[tuple[Any, ...]]:
-    """Of each filter of the bank and each arm: level, deviation, their covariance, noise, last round and strikes."""
+    """Of each filter and arm: level, deviation, their covariance, noise, last round and strikes."""
     shape = (BANK, arms)
     return [
         ("level", "f8", shape),
@@ -72,7 +70,7 @@ def noise_of(m: Any, j: Any, arm: Any) -> Any:
 
 @jit
 def cautious_noise(m: Any, j: Any, arm: Any) -> Any:
-    """σ²_a for the bonus, shrunk towards that of all rewards: a few rewards that agree prove no lack of noise."""
+    """σ²_a for the bonus, shrunk towards that of all rewards: a few that agree prove no lack of noise."""
     rounds = max(m.heard[arm] - 1, 0) + CAUTION
     return (m.squares[j, arm] + CAUTION * common_noise(m, j)) / rounds
 
@@ -102,7 +100,7 @@ def foretell_level(m: Any, j: Any, arm: Any, round: Any) -> Any:
 
 @routine
 def observe_level(m: Any, arm: Any, y: Any, round: Any) -> Any:
-    """Take in a reward; returns the log-score of the filter that spoke for the bank, NaN for an arm's first."""
+    """Learn a reward; returns the log-score of the filter that spoke for the bank, NaN for an arm's first."""
     score, still, first = math.nan, 0.0, m.heard[arm] == 0
     if not first:
         off = abs(y - foretell_level(m, m.speaker, arm, round)[0])
@@ -188,10 +186,10 @@ def spread_levels(m: Any) -> None:
 def level_index(m: Any, arm: Any, round: Any) -> Any:
     """Prediction, variance and index of an arm by the filter that speaks.
 
-        index = prediction + √(2 log(t Var m) Var m + 2 log n_x Var x)
+        index = prediction + √(1.5 log(t Var m) Var m + 2 log n_x Var x)
 
-    UCB's bonus for what never moves, with log(t/N) in place of log t as in KL-UCB⁺ (Var m is about 1/N in units of the
-    noise); for what does, n_x is how many rounds it stays about where it is.
+    UCB's bonus for what never moves, with log(t/N) in place of log t as in KL-UCB⁺ (Var m is about 1/N in
+    units of the noise); for what does, n_x is how many rounds it stays about where it is.
     """
     j = m.speaker
     time = math.log(max(round, 2))

@@ -1,0 +1,106 @@
+"""The second way: all states and rewards of a history as one Gaussian vector, in dense NumPy."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kalmanbandits.identification.arrays import Cells, Parameters, Workspace, parameters, workspace
+
+ARMS, D = 3, 2
+
+
+def drawn_model(seed: int = 0) -> Parameters:
+    """A stable model whose loadings are known for certain."""
+    rng = np.random.default_rng(seed)
+    p = parameters(ARMS, D)
+    turn = np.array([[np.cos(0.9), np.sin(0.9)], [-np.sin(0.9), np.cos(0.9)]])
+    p.G[:] = 0.8 * turn + 0.1 * rng.standard_normal((D, D))
+    root = 0.5 * rng.standard_normal((D, D))
+    p.Q[:] = root @ root.T + 0.2 * np.eye(D)
+    p.C[:], p.mu[:] = rng.standard_normal((ARMS, D)), rng.standard_normal(ARMS)
+    p.s2[:] = rng.uniform(0.3, 1.0, ARMS)
+    p.prior[:] = 0.5, 0.0, 0.5
+    return p
+
+
+def bandit_cells(n: int, seed: int = 0, gaps: float = 0.0, reach: float = 0.0) -> Cells:
+    """One reward per round, some of which never came."""
+    rng = np.random.default_rng(seed)
+    arm = rng.integers(0, ARMS, n)
+    arm[rng.random(n) < gaps] = -1
+    return Cells(arm, rng.standard_normal(n), np.ones(n, np.int64), reach)
+
+
+def table_cells(table: np.ndarray, reach: float = 0.0) -> Cells:
+    """The rewards of each row of a table; a row without any is one cell without an arm."""
+    arm, y, moves = [], [], []
+    for row in table:
+        seen = np.flatnonzero(~np.isnan(row))
+        arm += list(seen) if len(seen) else [-1]
+        y += list(row[seen]) if len(seen) else [0.0]
+        moves += [0] * max(len(seen) - 1, 0) + [1]
+    return Cells(np.array(arm), np.array(y), np.array(moves), reach)
+
+
+def room(cells: Cells) -> Workspace:
+    return workspace(len(cells.y), ARMS, D)
+
+
+class Posterior(NamedTuple):
+    log_likelihood: float  # but for its constant
+    S00: np.ndarray
+    S10: np.ndarray
+    S11: np.ndarray
+    A: np.ndarray
+    b: np.ndarray
+    next_mean: np.ndarray  # of the state after the last cell
+    next_covariance: np.ndarray
+
+
+def condition(p: Parameters, cells: Cells) -> Posterior:
+    """Everything that the E-step computes, by conditioning the joint Gaussian on the rewards."""
+    n = len(cells.y)
+    row = np.concatenate([[0], np.cumsum(cells.moves)])  # the state of each cell, and the one after all
+    states = row[-1] + 1
+    prior = np.zeros((states, D, states, D))
+    variance = np.eye(D)
+    for s in range(states):
+        cross = variance.copy()
+        for later in range(s, states):
+            prior[later, :, s], prior[s, :, later] = cross, cross.T
+            cross = p.G @ cross
+        variance = p.G @ variance @ p.G.T + p.Q
+    prior = prior.reshape(states * D, states * D)
+    paid = np.flatnonzero(cells.arm >= 0)
+    H = np.zeros((len(paid), states, D))
+    H[np.arange(len(paid)), row[paid]] = p.C[cells.arm[paid]]
+    H = H.reshape(len(paid), states * D)
+    S = H @ prior @ H.T + np.diag(p.s2[cells.arm[paid]])
+    v = cells.y[paid] - p.mu[cells.arm[paid]]
+    gain = np.linalg.solve(S, H @ prior).T
+    mean = (gain @ v).reshape(states, D)
+    covariance = (prior - gain @ H @ prior).reshape(states, D, states, D)
+    second = covariance + np.einsum("sa,tb->satb", mean, mean)
+    last = row[n - 1]  # the state of the last cell; a move after it concerns nobody
+    square = [second[s, :, s] for s in range(states)]
+    A, b = np.zeros((ARMS, D + 1, D + 1)), np.zeros((ARMS, D + 1))
+    for t in paid:
+        arm, s = cells.arm[t], row[t]
+        A[arm, :D, :D] += square[s]
+        A[arm, :D, D] += mean[s]
+        A[arm, D, :D] += mean[s]
+        A[arm, D, D] += 1
+        b[arm] += cells.y[t] * np.append(mean[s], 1.0)
+    zero = np.zeros((D, D))
+    return Posterior(
+        float(-0.5 * (np.linalg.slogdet(S)[1] + v @ np.linalg.solve(S, v))),
+        sum(square[:last], zero),
+        sum((second[s + 1, :, s] for s in range(last)), zero),
+        sum(square[1 : last + 1], zero),
+        A,
+        b,
+        mean[-1],
+        covariance[-1, :, -1],
+    )
