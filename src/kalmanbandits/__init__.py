@@ -28,6 +28,7 @@ _ROOMS = (
 
 _NAMES = {
     "LinearGaussianSystem": "systems",
+    "AdaptiveUBSS": "policies",
     "UBSS": "policies",
     "UCB": "policies",
     "SlidingWindowUCB": "policies",
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
         LARL,
         UBSS,
         UCB,
+        AdaptiveUBSS,
         DiscountedThompson,
         DiscountedUCB,
         KalmanGreedy,

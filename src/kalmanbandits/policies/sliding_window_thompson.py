@@ -10,7 +10,7 @@ from kalmanbandits.compilation import jit
 from kalmanbandits.errors import whole
 from kalmanbandits.policies import deviation
 from kalmanbandits.policies.sliding_window_ucb import SlidingWindowUCB
-from kalmanbandits.policies.spec import Policy, check_arms
+from kalmanbandits.policies.spec import Policy, Range, check_arms
 from kalmanbandits.policies.verbs import KERNELS, register_kernel
 from kalmanbandits.streams import POLICY, normal
 
@@ -52,6 +52,10 @@ class SlidingWindowThompson(Policy):
     def fields(self) -> list[tuple[Any, ...]]:
         """Those of `SlidingWindowUCB`."""
         return self._ring().fields()
+
+    def ranges(self) -> dict[str, Range]:
+        """Those of `SlidingWindowUCB`."""
+        return self._ring().ranges()
 
     def start(self, memory: Any) -> None:
         """An empty ring."""

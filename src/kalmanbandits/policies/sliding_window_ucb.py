@@ -10,7 +10,7 @@ from kalmanbandits.compilation import jit
 from kalmanbandits.errors import whole
 from kalmanbandits.policies import deviation
 from kalmanbandits.policies.deviation import note_reward
-from kalmanbandits.policies.spec import Policy, check_arms
+from kalmanbandits.policies.spec import Policy, Range, check_arms
 from kalmanbandits.policies.verbs import register_kernel
 
 
@@ -58,6 +58,10 @@ class SlidingWindowUCB(Policy):
             ("root", "f8"),
             *deviation.FIELDS,
         ]
+
+    def ranges(self) -> dict[str, Range]:
+        """The arms in the ring, its length, and the rounds that went into it."""
+        return {"arm": (0, self.arms - 1), "window": (self.window, self.window), "t": (0, math.inf)}
 
     def start(self, memory: Any) -> None:
         """An empty ring."""

@@ -1,5 +1,6 @@
 """The contract that every policy passes, for your own policies too."""
 
-from kalmanbandits.testing.contract import ContractViolation, check_policy
+from kalmanbandits.testing.contract import check_policy
+from kalmanbandits.testing.violation import ContractViolation
 
 __all__ = ["ContractViolation", "check_policy"]
