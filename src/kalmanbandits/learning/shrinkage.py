@@ -15,7 +15,7 @@ observation moves it away from that by as much as it is worth. The variance take
 which is 10 to 36 % below the exact one of that hierarchy where a sequence has been seen often. The width of
 an index built on it is a rule of thumb, not a quantile.
 
-A model whose arm was last played n visits of its sequence ago counts less, V and b divided by 1 + (n/500)².
+A model whose arm was last played n visits of its sequence ago counts less, V and b divided by 1 + (n/200)².
 Λ changes with the estimate of σ², so no inverse is kept: at most 4 × 4 numbers are factored anew whenever
 they are needed. A memory `m` of S windows and k arms has a row of V (S, S), b (S) and N for each sequence of
 1 … S actions and each arm; Ξ, the code of the last S actions, and room for the work.
@@ -26,10 +26,10 @@ from __future__ import annotations
 from typing import Any
 
 from kalmanbandits.compilation import jit, routine
+from kalmanbandits.learning.ridge import staleness
 
 PRIOR = 1.0  # τ_1²: rewards have no other unit than the last one, so coefficients are of the order of one
 DEVIATION = 0.25  # τ_s² for s > 1
-STALE = 500.0  # visits of a sequence after which what is known of an arm counts half
 
 
 def shrunk_fields(arms: int, longest: int) -> list[tuple[Any, ...]]:
@@ -99,9 +99,8 @@ def solve_factored(L: Any, x: Any, n: Any) -> None:
 
 @jit
 def freshness(m: Any, row: Any, arm: Any) -> Any:
-    """What is left of what is known of an arm after a sequence: 1/(1 + (n/500)²), n the visits since."""
-    share = (m.visits[row] - m.last[row, arm]) / STALE
-    return 1 / (1 + share * share)
+    """What is left of what is known of an arm after a sequence: 1/(1 + (n/200)²), n the visits since."""
+    return 1 / staleness(m.visits[row] - m.last[row, arm])
 
 
 @routine

@@ -58,7 +58,7 @@ class AdaptiveUBSS(Policy):
 
     for windows s = 1 to 4, with many arms fewer. It works in standard units around a level of its own, and
     acts on the arms' levels where no window predicts better, as `UBSS` does: neither the unit nor the level
-    of the rewards matters. What a model learned counts 1 + (n/500)² times less after n visits of its code
+    of the rewards matters. What a model learned counts 1 + (n/200)² times less after n visits of its code
     without the arm.
 
     A glitch, one reward of 1e6 among ordinary ones, counts as missing: one random round, and the windows

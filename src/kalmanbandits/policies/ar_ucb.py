@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -74,6 +75,11 @@ class ARUCB(Policy):
         return self.scale is None
 
     level_free = scale_free
+
+    @property
+    def unpromised(self) -> Mapping[str, str]:
+        """With a given scale a glitch goes into the models."""
+        return {} if self.scale is None else {"glitch": "rewards are taken as they are, in units of `scale`"}
 
     @property
     def _opening(self) -> int:

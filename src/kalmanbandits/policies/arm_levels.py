@@ -1,10 +1,10 @@
 """What UBSS falls back on where the last rewards say nothing about the next: a level for each arm.
 
-    v ← v (1 + (age/500)²)        K = v/(v + 1)      m ← m + K(X − m)      v ← K
+    v ← v (1 + (age/200)²)        K = v/(v + 1)      m ← m + K(X − m)      v ← K
 
-for the arm that was played, `age` rounds after it was played before; the first time m = X and v = 1. So m is the
-arm's mean reward and σ²v its variance, and old rewards fade when the arm has not been played for long: no arm
-is left alone for ever.
+for the arm that was played, `age` rounds after it was played before; the first time m = X and v = 1. So m is
+the arm's mean reward and σ²v its variance, and old rewards fade when the arm has not been played for long: no
+arm is left alone for ever.
 
 The levels and the regression predict every reward before it is learned from, and each error is divided by
 what its own uncertainty adds to it. Where the levels have the smaller discounted sum of squares, as with arms
@@ -17,9 +17,9 @@ import math
 from typing import Any
 
 from kalmanbandits.compilation import jit
+from kalmanbandits.learning.ridge import staleness
 
 FORGET = 0.999  # of the running prediction errors, per round
-STALE = 500.0  # rounds after which an arm's variance is doubled
 MARGIN = 1.01  # of the levels: where both predict alike, means that differ are all there is to act on
 LEAST = 36.0  # mean squares that one error may count for; once there are more, as all before it together
 
@@ -46,13 +46,6 @@ def start_levels(memory: Any) -> None:
 
 
 @jit
-def stale(age: Any) -> Any:
-    """1 + (age/500)²."""
-    share = age / STALE
-    return 1 + share * share
-
-
-@jit
 def note_level(memory: Any, arm: Any, x: Any) -> None:
     """Correct the level of the arm that was played by its reward, `x` in standard units."""
     reward = memory.level + memory.unit * x
@@ -62,7 +55,7 @@ def note_level(memory: Any, arm: Any, x: Any) -> None:
         memory.mean[arm] = reward
         memory.v[arm] = 1
     else:
-        v *= stale(memory.t - memory.played[arm])
+        v *= staleness(memory.t - memory.played[arm])
         K = v / (v + 1)
         memory.mean[arm] += K * (reward - memory.mean[arm])
         memory.v[arm] = K
@@ -73,7 +66,7 @@ def note_level(memory: Any, arm: Any, x: Any) -> None:
 def plain_error(memory: Any, arm: Any, x: Any) -> Any:
     """By how much the arm's level missed its reward, in standard units, over √(1 + v)."""
     far = x - (memory.mean[arm] - memory.level) / memory.unit
-    return far / math.sqrt(1 + memory.v[arm] * stale(memory.t + 1 - memory.played[arm]))
+    return far / math.sqrt(1 + memory.v[arm] * staleness(memory.t + 1 - memory.played[arm]))
 
 
 @jit
@@ -95,5 +88,5 @@ def _with(squares: Any, weight: Any, error: Any) -> Any:
 @jit
 def plain_score(memory: Any, arm: Any, width: Any) -> Any:
     """(prediction, uncertainty) of an arm by its level."""
-    v = memory.v[arm] * stale(memory.t + 1 - memory.played[arm])
+    v = memory.v[arm] * staleness(memory.t + 1 - memory.played[arm])
     return memory.mean[arm], memory.unit * memory.sigma * width * math.sqrt(v)

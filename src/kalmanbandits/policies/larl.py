@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -23,6 +24,7 @@ from kalmanbandits.policies.standard_units import (
 )
 from kalmanbandits.policies.verbs import register_kernel
 
+HUGE = 1e6  # units of a given scale: x beyond counts as that, or V could not be inverted
 MOST = 5  # lags that "auto" considers
 
 
@@ -85,6 +87,11 @@ class LARL(Policy):
         return self.scale is None
 
     level_free = scale_free
+
+    @property
+    def unpromised(self) -> Mapping[str, str]:
+        """With a given scale a glitch goes into the models."""
+        return {} if self.scale is None else {"glitch": "rewards are taken as they are, in units of `scale`"}
 
     def advice(self) -> str:
         """The models grow with the square of both."""
@@ -190,9 +197,8 @@ def _update(memory: Any, arm: Any, reward: Any) -> None:
 def _take_in(memory: Any, arm: Any, x: Any) -> None:
     s = memory.last.shape[0]
     lags = s if memory.lags == 0 else memory.lags
-    if arm == NO_REWARD:
-        x = 0.0
-    elif memory.seen >= lags:
+    x = 0.0 if arm == NO_REWARD else min(max(x, -HUGE), HUGE)
+    if arm != NO_REWARD and memory.seen >= lags:
         _learn(memory, lags, arm, x)
         if memory.lags == 0:
             memory.squares += x * x
@@ -227,7 +233,7 @@ def _learn(memory: Any, lags: Any, arm: Any, x: Any) -> None:
     for i in range(n):
         at, value = _nonzero(memory, i)
         q += gain[at] * value
-    scale = 1 / (1 + q)
+    scale = 1 / (1 + max(q, 0.0))
     for i in range(p):
         theta[i] += gain[i] * (error * scale)
         for j in range(p):

@@ -23,10 +23,10 @@ class LinearThompson(Policy):
         index_a = G̃'Ξ ~ N(Ĝ'Ξ, (vσ̂)² Ξ'V⁻¹Ξ)       as if G̃ ~ N(Ĝ, (vσ̂)²V⁻¹), for each arm and code
 
     Ĝ, V and σ̂, the running root-mean-square one-step error, are those of `UBSS` with `bonus="scaled"`: so
-    are the level and unit they work in, the models that are tried first, the arms' levels that decide where the
-    last rewards predict nothing (drawn with v = 1), and what a glitch does. The theory asks for v of about
-    √(9 s log t); the defaults did best in `benchmarks/tune_comparators.py`. After a missing reward `window`
-    random rounds fill the gap.
+    are the level and unit they work in, the models that are tried first, the arms' levels that decide where
+    the last rewards predict nothing (drawn with v = 1), and what a glitch does. The theory asks for v of
+    about √(9 s log t); the defaults did best in `benchmarks/tune_comparators.py`. After a missing reward
+    `window` random rounds fill the gap.
 
     Parameters
     ----------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -24,6 +25,8 @@ class SlidingWindowThompson(Policy):
     An arm not pulled within the window is tried next: its prior is flat. `scale` as in `UCB`. The window is
     one of rewards that came. For n rounds with Υ changes the authors advise a window of about √(n/Υ); the
     default here did best in `benchmarks/tune_comparators.py`.
+
+    A glitch, one reward of 1e6, does what it does to `SlidingWindowUCB`.
 
     >>> SlidingWindowThompson(arms=2)
     SlidingWindowThompson(arms=2, window=50, scale=None)
@@ -48,6 +51,11 @@ class SlidingWindowThompson(Policy):
 
     def _ring(self) -> SlidingWindowUCB:
         return SlidingWindowUCB(arms=self.arms, window=self.window, scale=self.scale)
+
+    @property
+    def unpromised(self) -> Mapping[str, str]:
+        """A glitch stays in the scale; a short window remembers little."""
+        return deviation.unpromised(self.window, self.arms)
 
     def fields(self) -> list[tuple[Any, ...]]:
         """Those of `SlidingWindowUCB`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,9 @@ class SlidingWindowUCB(Policy):
     An arm not pulled within the window is tried next. `scale` as in `UCB`. A round costs O(1), whatever the
     window. For n rounds known in advance the authors advise a window of about 4√(n log n).
 
+    A glitch, one reward of 1e6, holds the arm for a window, and makes `scale` huge for as long as it is not
+    diluted: play is near uniform.
+
     >>> SlidingWindowUCB(arms=2, window=1000)
     SlidingWindowUCB(arms=2, window=1000, scale=None)
 
@@ -41,6 +45,11 @@ class SlidingWindowUCB(Policy):
     def scale_free(self) -> bool:
         """Without a given `scale`, it takes the rewards' own."""
         return self.scale is None
+
+    @property
+    def unpromised(self) -> Mapping[str, str]:
+        """A glitch stays in the scale; a short window remembers little."""
+        return deviation.unpromised(self.window, self.arms)
 
     def fields(self) -> list[tuple[Any, ...]]:
         """A ring of the last rounds, and sums and counts over it."""

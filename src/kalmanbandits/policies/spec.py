@@ -20,6 +20,7 @@ Memory = np.ndarray[Any, np.dtype[np.void]]
 DTYPES: dict[np.dtype[np.void], np.dtype[np.void]] = {}
 
 FORMAT = 1  # of memories: raised when the meaning of a field changes
+PROMISES = ("quiet start", "glitch", "0/1 rewards", "risen arm", "unlucky start")  # see `testing.robustness`
 LARGEST = 2**30  # bytes that a memory may take: a record of more than 4 GiB cannot even be addressed
 
 Range = tuple[float, float]  # the least and the largest value a field may hold
@@ -31,11 +32,13 @@ class Spec:
     A subclass is a frozen dataclass with `arms`, and says what its memory holds: `fields()` lists the NumPy
     fields after `pulls`, `start(memory)` writes the first values into a zeroed record, and `ranges()` says
     what the fields may hold that are used as an index or a count. Fields named `work_…` are scratch: nothing
-    in them outlasts a call. `kernel` names the compiled functions; it is the class's name unless said otherwise.
+    in them outlasts a call. `kernel` names the compiled functions; it is the class's name unless said
+    otherwise.
 
     What `testing.check_policy` holds a policy to: `deterministic`, that scores depend on what was seen and
-    not on chance; `scale_free`, that multiplying all rewards by a number changes no choice; `level_free`, that
-    adding one does not; and every promise of `testing` that `unpromised` does not except, with the reason.
+    not on chance; `scale_free`, that multiplying all rewards by a number changes no choice; `level_free`,
+    that adding one does not; and every promise of `testing.robustness` that `unpromised` does not except,
+    with the reason.
     """
 
     arms: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -13,6 +14,7 @@ from kalmanbandits.errors import InvalidArgument, one_of, positive, probability,
 from kalmanbandits.filtering.kalman import correct, dot, quadratic
 from kalmanbandits.learning.codes import decode, encode, shift
 from kalmanbandits.learning.level import centre_fields, start_centre, step_of_level
+from kalmanbandits.learning.ridge import staleness
 from kalmanbandits.policies.adaptive_ubss import AUTO, AdaptiveUBSS
 from kalmanbandits.policies.arm_levels import (
     compare,
@@ -20,11 +22,10 @@ from kalmanbandits.policies.arm_levels import (
     note_level,
     plain_error,
     plain_score,
-    stale,
     start_levels,
 )
 from kalmanbandits.policies.random import chance
-from kalmanbandits.policies.spec import LARGEST, Memory, Policy, Range, check_arms, check_system
+from kalmanbandits.policies.spec import LARGEST, PROMISES, Memory, Policy, Range, check_arms, check_system
 from kalmanbandits.policies.standard_units import NO_REWARD, gather, start_unit, unit_fields, unit_ranges
 from kalmanbandits.policies.ubss_given import BONUSES, learn_given
 from kalmanbandits.policies.verbs import register_kernel
@@ -49,7 +50,7 @@ class UBSS(Policy):
       standard units (`standard_units`) around a level of its own (`learning.level`), so multiplying all
       rewards by a number or adding one changes no choice. Where the last rewards predict nothing, as with
       rewards of 0 and 1, it acts on the arms' own levels (`arm_levels`). Not having played an arm after a
-      code for n visits of that code multiplies the variance there by 1 + (n/500)²: no arm is left alone for
+      code for n visits of that code multiplies the variance there by 1 + (n/200)²: no arm is left alone for
       ever.
     * `"printed"`: e + b, equations (e_probabilistic_bound) and (b_probabilistic_bound):
       B_R √(2 log(1/δ_e) + log det V/λ^s) + √N (B_c B_R/δ_b) √tr(I − λV⁻¹) + λ √tr(V⁻¹) B_G.
@@ -159,12 +160,13 @@ class UBSS(Policy):
     level_free = scale_free
 
     @property
-    def unpromised(self) -> dict[str, str]:
+    def unpromised(self) -> Mapping[str, str]:
         """With constants given, what only the default holds."""
         if self.scale_free:
-            return {}
-        why = "the paper's algorithm to the letter: no unit, no level, and nothing fades"
-        return dict.fromkeys(("quiet start", "glitch", "0/1 rewards", "risen arm", "unlucky start"), why)
+            return {"risen arm": "without a bonus nothing is looked at again"} if self.bonus == "none" else {}
+        return dict.fromkeys(
+            PROMISES, "the paper's algorithm to the letter: no unit, no level, and nothing fades"
+        )
 
     def advice(self) -> str:
         """The largest window that fits."""
@@ -264,7 +266,7 @@ def predict(memory: Any, arm: Any) -> Any:
     c, Xi = memory.code, memory.Xi
     q = quadratic(memory.U[c, arm], memory.D[c, arm], Xi)
     if memory.given == 0:
-        q *= stale(memory.visits[c] - memory.last[c, arm])
+        q *= staleness(memory.visits[c] - memory.last[c, arm])
     prediction = memory.level + memory.unit * dot(memory.G[c, arm], Xi)
     return prediction, memory.unit * memory.sigma * math.sqrt(q)
 
@@ -325,7 +327,7 @@ def _learn(memory: Any, c: Any, arm: Any, x: Any) -> None:
             for i in range(s):
                 average += memory.G[c, b, i] * Xi[i]
                 g += memory.G[c, b, i]
-    old = stale(memory.visits[c] - memory.last[c, arm])
+    old = staleness(memory.visits[c] - memory.last[c, arm])
     for i in range(s):
         D[i] *= old
     doubt = 1 + h * h * memory.weight / (n * memory.squares)  # Var(level)/σ̂² = 1/(nσ̂²)

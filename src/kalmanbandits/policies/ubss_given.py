@@ -1,4 +1,4 @@
-"""What UBSS learns with constants given: the paper's regression and the widths of its bounds, to the letter."""
+"""What UBSS learns with constants given: the paper's regression and the widths of its bounds, literally."""
 
 from __future__ import annotations
 

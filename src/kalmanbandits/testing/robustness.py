@@ -1,14 +1,15 @@
 """Promises about rewards that nobody tuned for: one function each, on tables with a fixed seed.
 
-quiet start · one huge reward, early and late · rewards of 0 and 1 · an arm that rises after it was abandoned ·
-an unlucky start · rewards of any size · the level does not matter (where promised)
+"quiet start" · "glitch": one huge reward, early and late · "0/1 rewards" · "risen arm": one that rises after
+it was abandoned · "unlucky start" · rewards of any size · the level does not matter (where promised)
 
-A learner must lose less than half of what `Random` loses, in the last third of the rounds, summed over a few runs.
-A policy that does not promise one says so in `unpromised`, a mapping from the promise's name to the reason:
+A learner must lose less than half of what `Random` loses, in the last third of the rounds, summed over a few
+runs. A policy that does not promise one says so in `unpromised`, a mapping from the promise's name to the
+reason:
 
 >>> from kalmanbandits.policies import UCB
 >>> sorted(UCB(arms=2).unpromised)
-['glitch', 'risen arm']
+['glitch', 'quiet start', 'risen arm']
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ def an_unlucky_start(policy: Policy) -> None:
             if arm == best:
                 seen += 1
                 pulls += t >= 2 * ROUNDS // 3
-                reward = -3.0 if seen <= 2 else reward
+                reward = -1.5 if seen <= 2 else reward
             agent.update(arm, reward)
     share = pulls / (RUNS * (ROUNDS // 3))
     require(
@@ -147,7 +148,7 @@ def level_changes_no_choice(policy: Policy) -> None:
         return
     rng = np.random.default_rng(15)
     waves = 5 * np.sin(np.arange(300)[:, None] / (3 + np.arange(policy.arms)))
-    # On a grid, so that adding the level rounds nothing: what is promised is about rewards, not about rounding.
+    # On a grid, so that adding the level rounds nothing: the promise is about rewards, not about rounding.
     table = np.round((waves + rng.standard_normal(waves.shape)) * 2**20) / 2**20
     choices = [
         simulate(Replay(table + level), {"it": policy}, runs=1, trace=True, threads=1).choice.values
