@@ -114,7 +114,7 @@ def test_the_contract_can_be_broken():
 
 
 def test_of_tied_arms_one_is_played_by_address():
-    """Three of four arms tie within 1e-9: each is played a third of the time, and the same in the same round."""
+    """Three of four arms tie within 1e-9: each is played a third of the time, a round's choice is repeated."""
     memory = UCB(arms=4, scale=1.0).memory()
     memory["pulls"] = 10
     memory["sum"] = [0.0, 10.0, 10.0 * (1 + 5e-10), 10.0 * (1 - 5e-10)]
@@ -172,7 +172,7 @@ class TestMemory:
             policy.check_memory(memory)
 
     def test_another_type_is_refused(self):
-        with pytest.raises(InvalidArgument, match="memory must be one record as UCB.memory"):
+        with pytest.raises(InvalidArgument, match=r"memory must be one record as UCB\.memory"):
             UCB(arms=3).check_memory(UCB(arms=2).memory())
 
     @pytest.mark.parametrize(

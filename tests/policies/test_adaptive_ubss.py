@@ -147,12 +147,12 @@ def test_it_finds_how_many_rewards_matter(order):
 
 @pytest.mark.parametrize("theta", [np.pi / 2, np.pi])
 def test_it_beats_windows_of_which_none_is_best_everywhere(theta):
-    """At π/2 window 2 loses five times what window 3 does, at π window 3 a quarter more than window 2."""
+    """At π/2 window 2 loses three times what window 3 does, at π about as much."""
     policies = {str(window): UBSS(arms=2, window=window) for window in (2, 3, "auto")}
-    regret = simulate(rotation(theta=theta), policies, rounds=5_000, runs=16, seed=9, checkpoints=1).regret
+    regret = simulate(rotation(theta=theta), policies, rounds=5_000, runs=48, seed=9, checkpoints=1).regret
     two, three, auto = regret.values[:, :, 0]
-    gain = np.minimum(two, three) - auto
-    assert gain.mean() > 4 * gain.std() / 4  # four standard errors of 16 paired runs
+    gain = np.minimum(two, three) - auto  # over the better of both in each run
+    assert gain.mean() > 3 * gain.std(ddof=1) / math.sqrt(gain.size)
 
 
 def test_the_unit_of_rewards_changes_no_choice_for_long():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -223,6 +224,16 @@ class UBSS(Policy):
     def grow(self, memory: Memory, larger: Self) -> Memory:
         """Codes are written anew for more arms; the models that came with them are untried."""
         return with_new_codes(memory, larger.memory(), self.window)
+
+
+# What may be written is what `__init__` takes and the word "auto", not the `**parameters` of `__new__`.
+UBSS.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [
+        parameter.replace(annotation="int | str") if name == "window" else parameter
+        for name, parameter in inspect.signature(UBSS.__init__).parameters.items()
+        if name != "self"
+    ]
+)
 
 
 def _adaptive(
