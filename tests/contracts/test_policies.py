@@ -114,10 +114,10 @@ def test_the_contract_can_be_broken():
 
 
 def test_of_tied_arms_one_is_played_by_address():
-    """Three of four arms tie within 1e-9: each is played a third of the time, a round's choice is repeated."""
+    """Three of four arms tie within 1e-9: each is played a third of the time, and a round repeats."""
     memory = UCB(arms=4, scale=1.0).memory()
     memory["pulls"] = 10
-    memory["sum"] = [0.0, 10.0, 10.0 * (1 + 5e-10), 10.0 * (1 - 5e-10)]
+    memory["sum"] = [0.0, 10.0, 10.0 * (1 + 4e-10), 10.0 * (1 - 4e-10)]
     scores, every = np.zeros((4, 3)), np.ones(4, bool)
     chosen = np.array([select_once(memory, scores, every, stream_key(3), t) for t in range(900)])
     counts = np.bincount(chosen, minlength=4)

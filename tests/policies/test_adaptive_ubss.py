@@ -145,9 +145,9 @@ def test_it_finds_how_many_rewards_matter(order):
     assert (loss[: order - 1] > 1.5 * loss.min()).all()  # shorter ones lack something
 
 
-@pytest.mark.parametrize("theta", [np.pi / 2, np.pi])
-def test_it_beats_windows_of_which_none_is_best_everywhere(theta):
-    """At π/2 window 2 loses three times what window 3 does, at π about as much."""
+def test_it_beats_windows_of_which_none_is_best_everywhere():
+    """At 3π/8 windows 2 and 3 lose about alike; it loses less than the better of both in each run."""
+    theta = 3 * np.pi / 8
     policies = {str(window): UBSS(arms=2, window=window) for window in (2, 3, "auto")}
     regret = simulate(rotation(theta=theta), policies, rounds=5_000, runs=48, seed=9, checkpoints=1).regret
     two, three, auto = regret.values[:, :, 0]

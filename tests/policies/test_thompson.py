@@ -109,6 +109,8 @@ def test_regrets_on_the_papers_family_are_about_those_of_prototypes():
             error = runs.std(ddof=1) / math.sqrt(len(runs))
             if name == "LinearThompson":  # the prototype knew that the level is 0; ours has to find it
                 assert runs.mean() < 1.4 * rough[i] + 3 * error, (x, runs.mean())
+            elif name == "LARL":  # its opening went in order of the arms, ours does not: that can only help
+                assert runs.mean() < 1.1 * rough[i] + 3 * error, (x, runs.mean())
             else:
                 assert abs(runs.mean() - rough[i]) < 3 * error + 0.1 * rough[i], (name, x, runs.mean())
 

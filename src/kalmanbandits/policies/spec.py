@@ -141,7 +141,8 @@ class Spec:
         dtype = self.dtype()
         if getattr(memory, "dtype", None) != dtype or memory.shape != (1,):
             raise InvalidArgument(
-                f"memory must be one record of {type(self).__name__}'s type, got {memory!r}"
+                f"memory must be one record as {type(self).__name__}.memory() makes it, "
+                "got another type or shape"
             )
         limits: dict[str, Range] = {self.kernel: (FORMAT, FORMAT), "pulls": (0, math.inf), **self.ranges()}
         for name in dtype.names or ():
