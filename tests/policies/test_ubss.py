@@ -153,7 +153,7 @@ class PlainDefault:
 
 
 def awkward_rewards(t: int, arm: int, rng: np.random.Generator) -> float:
-    """Coins of different weight far from 0, then waves around the same level; twice a huge reward on the way."""
+    """Coins of different weight far from 0, then waves around their level; twice a huge reward on the way."""
     if t in (40, 200):
         return 1e6
     if t < 250:
