@@ -247,7 +247,7 @@ def test_equal_rewards_have_no_unit_and_are_waited_out():
 def test_under_random_actions_the_ridge_converges_to_the_window_optimal_predictor(window):
     """Erratum 9: to G*, not to G; and its errors have the residual variance that G* promises.
 
-    Independent runs, so that the standard error is the spread between them, whatever is correlated within one.
+    Independent runs, so that the standard error is the spread between them, however correlated one is.
     """
     system, runs, n = rotation(theta=5 * np.pi / 8), 24, 4_000 * 2 ** (window - 1)
     played = simulate(system, {"Random": Random(arms=2)}, rounds=n, runs=runs, seed=8, trace=True)

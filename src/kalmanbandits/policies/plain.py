@@ -43,9 +43,10 @@ class PlainPolicy(Policy):
     ...         memory["mean"][arm] += (reward - memory["mean"][arm]) / memory["pulls"][arm]
     >>> from kalmanbandits.agent import Agent
     >>> agent = Agent(Greedy(arms=2))
-    >>> agent.update(agent.select(), 1.0)
-    >>> agent.select()
-    1
+    >>> first = agent.select()
+    >>> agent.update(first, 1.0)
+    >>> agent.select() == 1 - first
+    True
     """
 
     attends_every_round: ClassVar[bool] = True
