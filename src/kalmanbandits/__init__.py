@@ -29,6 +29,7 @@ _ROOMS = (
 
 _NAMES = {
     "LinearGaussianSystem": "systems",
+    "AdaptiveUBSS": "policies",
     "UBSS": "policies",
     "UCB": "policies",
     "SlidingWindowUCB": "policies",
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
         LARL,
         UBSS,
         UCB,
+        AdaptiveUBSS,
         DiscountedThompson,
         DiscountedUCB,
         KalmanGreedy,

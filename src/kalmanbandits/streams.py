@@ -35,6 +35,7 @@ PROCESS = np.uint64(1)
 MEASUREMENT = np.uint64(2)
 POLICY = np.uint64(3)
 EVERY_ARM = np.uint64(4)
+TIES = np.uint64(5)
 
 _LOW = np.uint64(0xFFFFFFFF)
 _32 = np.uint64(32)

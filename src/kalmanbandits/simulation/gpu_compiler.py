@@ -2,7 +2,7 @@
 
 The kernels are those of the CPU, unchanged. For the length of one compilation these rules hold:
 
-* a verb (`score`, `update`, `peek`) is the policy's own function;
+* a verb (`score`, `update`, `peek`, `first_of_tied`) is the policy's own function;
 * two functions of `streams` are written in 32-bit integers, which suit a GPU, and give the same bits;
   in single precision with a quarter of the table, which is what limits, and an error still below rounding;
 * constant arrays lie in global memory: constant memory answers one address at a time, and the table of the
@@ -140,6 +140,7 @@ class Rules:
             verbs.score: kernel.score,
             verbs.update: kernel.update,
             verbs.peek: kernel.peek,
+            verbs.first_of_tied: kernel.first_of_tied,
             cpu_philox: philox,
             cpu_normal_from_word: make_normal_from_word(PIECES[precision]),
         }
