@@ -15,10 +15,10 @@ from kalmanbandits.identification.arrays import Cells, Parameters, Workspace, wo
 from kalmanbandits.identification.maximisation import LEAST_NOISE
 from kalmanbandits.identification.search import CURRENT, MODELS, Fits, Search
 from kalmanbandits.identification.smoothing import filter_cells, loading_variance, propagate, temper
-from kalmanbandits.learning.local_levels import level_fields, level_index, observe_level, spread_levels
+from kalmanbandits.learning.local_levels import BANK, level_fields, level_index, observe_level, spread_levels
 from kalmanbandits.policies.kalman_lookahead import expected_maximum
 from kalmanbandits.policies.random import chance
-from kalmanbandits.policies.spec import Memory, Policy, check_arms
+from kalmanbandits.policies.spec import Memory, Policy, Range, check_arms
 from kalmanbandits.policies.verbs import register_kernel
 
 # When to fit.
@@ -36,6 +36,7 @@ TRUSTED = 300  # rounds for which the model must have been good, for a change to
 # Rewards are put on a grid, in a unit that follows their spread by powers of two. Over-relaxed steps magnify
 # rounding, and on the grid there is none to magnify: in another unit the numbers are the same to the bit.
 GRID = 2.0**-24
+FARTHEST = 2.0**40  # units
 CLIP = 50.0  # units around the median, beyond which a fit does not look
 
 # How to act.
@@ -51,6 +52,7 @@ REPEATS, KNOWN_AFTER, PROMISING, INSIST = 2, 12, 1.0, 1e9
 # linear model begins to be believed, and how sharply.
 FADE, MOST, BIAS, SHARP = 0.998, 1.0, 2.5, 2.0
 
+AT_LEAST_0: Range = (0, math.inf)
 NAMES = ("G", "Q", "C", "mu", "s2", "U", "prior")
 _local = threading.local()
 
@@ -150,6 +152,28 @@ class LearnedKalman(Policy):
             ("work_line", "f8", (3, LINES)),
         ]
 
+    def ranges(self) -> dict[str, Range]:
+        """The ring, the arms that are named, the dimensions, and the filter that speaks."""
+        k, W, D = self.arms, self.window, self.dimensions
+        arm: Range = (0, k - 1)
+        counts = dict.fromkeys(("t", "fitted", "again", "trusted", "next", "drawn", "heard", "last"), AT_LEAST_0)
+        return {
+            **counts,
+            "held": (0, W),
+            "arm": (-1, k - 1),
+            "distinct": (0, k),
+            "greedy": arm,
+            "tried": arm,
+            "lines": (-1, k - 1),
+            "d": (0, D),
+            "speaker": (0, BANK - 1),
+            "strike": (-1, 1),
+        }
+
+    def advice(self) -> str:
+        """What to change when the memory would be too large."""
+        return "choose a smaller window, fewer dimensions or fewer arms"
+
     def start(self, memory: Any) -> None:
         """Nothing seen; the first fit is due after a few rounds."""
         memory["next"] = max(FIRST, 2 * min(self.arms, OPENING))
@@ -164,7 +188,8 @@ class LearnedKalman(Policy):
         if not self._choose_unit(memory, places):
             return
         arms = m["arm"][places]
-        y = np.rint(m["reward"][places] / m["unit"] / GRID) * GRID
+        y = np.clip(m["reward"][places] / m["unit"], -FARTHEST, FARTHEST)
+        y = np.rint(y / GRID) * GRID
         middle = float(np.median(y[arms >= 0]))
         cells = Cells(arms, np.clip(y, middle - CLIP, middle + CLIP), np.ones(n, np.int64), float(m["reach"]))
         w = _room(n, self.arms, self.dimensions)
@@ -250,7 +275,14 @@ def _room(cells: int, arms: int, D: int) -> Workspace:
 @jit
 def on_grid(m: Any, reward: Any) -> Any:
     """A reward in today's unit, on the grid."""
-    return math.floor((reward - m.origin) / m.unit / GRID + 0.5) * GRID
+    return units(m, reward - m.origin)
+
+
+@jit
+def units(m: Any, y: Any) -> Any:
+    """A difference of rewards in today's unit, on the grid; the unit will follow what lies beyond `FARTHEST`."""
+    y = max(-FARTHEST, min(FARTHEST, y / m.unit))
+    return math.floor(y / GRID + 0.5) * GRID
 
 
 @entry
@@ -259,8 +291,7 @@ def replay_levels(memories: Any, places: Any) -> None:
     m = memories[0]
     for i in range(places.shape[0]):
         if m.arm[places[i]] >= 0:
-            y = math.floor(m.reward[places[i]] / m.unit / GRID + 0.5) * GRID
-            observe_level(m, m.arm[places[i]], y, m.t - places.shape[0] + i)
+            observe_level(m, m.arm[places[i]], units(m, m.reward[places[i]]), m.t - places.shape[0] + i)
 
 
 @entry
