@@ -14,7 +14,6 @@ import shutil
 import sqlite3
 import threading
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,17 +23,19 @@ from kalmanbandits.agent.events import Event
 from kalmanbandits.agent.history import Keep, rows_of
 from kalmanbandits.agent.places import Presence
 from kalmanbandits.agent.play import Play
-from kalmanbandits.agent.records import follow, packed, restore
+from kalmanbandits.agent.records import follow, restore
+from kalmanbandits.agent.snapshots import Snapshots
 from kalmanbandits.agent.wal import check_wal
 from kalmanbandits.errors import FileFormatError, JournalError
 
 T = TypeVar("T")
 
-LONG = 20_000  # events after which a snapshot pays: read back in some 0.1 s
-LONG_WORK = 1.0  # seconds of it since the last snapshot: following the events would take as long
 MOST_IN_A_BATCH = 64  # calls that share a commit, so that the first of them does not wait for ever
 MANY = 50  # events of other processes that are not followed while these wait
 PATIENCE = 0.05  # seconds for those who have arrived to commit; then whoever waits does it
+
+
+_inherited: list[Any] = []
 
 
 class Batch:
@@ -52,10 +53,8 @@ class Journal:
     def __init__(self, folder: Path, play: Play, lock: Any, fsync: bool, keep: Keep, recover: bool) -> None:
         self.folder, self.path = folder, folder / database.FILE
         self._play, self._lock = play, lock
-        self._fsync, self._keep, self._recover = fsync, keep, recover
+        self._fsync, self._recover, self._snapshots = fsync, recover, Snapshots(keep)
         self._last = -1  # the last event that `play` knows
-        self._snapshot = 0  # the one that the newest snapshot knows, as far as this process has seen
-        self._retry = 0  # after a snapshot that could not be written: the event at which to try again
         self._unapplied = False  # events are in the transaction, and `play` has not followed yet
         self._batch: Batch | None = None
         self._arriving: set[object] = set()  # threads on their way into the lock
@@ -74,7 +73,7 @@ class Journal:
         """How another process opens it alike."""
         return {
             "fsync": self._fsync,
-            "history": self._keep,
+            "history": self._snapshots.keep,
             "max_open": self._play.max_open,
             "ticket_timeout": self._play.ticket_timeout,
         }
@@ -127,6 +126,8 @@ class Journal:
         if not self._ended and self._batch is None:
             with self._words("cannot be read"):
                 self._follow(self._connected())
+                if self._unapplied:  # something was interrupted
+                    self.reread()
 
     def history(self) -> Any:
         """The rows of the history that is kept."""
@@ -138,7 +139,7 @@ class Journal:
         """Bring the agent to what the file holds."""
         with self._words("cannot be read"):
             db = self._connected()
-            self._snapshot, agent = database.read_snapshot(self.path, db)
+            self._snapshots.newest, agent = database.read_snapshot(self.path, db)
             try:
                 saved = saving.read(agent)
             except FileFormatError as error:
@@ -147,7 +148,7 @@ class Journal:
             restore(self._play, self.path, saved)
             if mine is not None:
                 self._play.max_open, self._play.ticket_timeout = mine
-            self._last, self._unapplied = self._snapshot, False
+            self._last, self._unapplied = self._snapshots.newest, False
             self._follow(db)
 
     def check_open(self) -> None:
@@ -177,6 +178,8 @@ class Journal:
     def end(self, why: str) -> None:
         """Refuse from now on, and touch nothing."""
         self._ended, self._batch = why, None
+        _inherited.append(self._db)  # not even to be closed: that would touch the parent's files
+        self._db = None
 
     def __del__(self) -> None:
         if self.__dict__.get("_db") is not None:  # it may not have got so far
@@ -224,22 +227,23 @@ class Journal:
                 db.execute("ROLLBACK")
             database.begin_turn(db)
             try:
-                while database.last_event(db) > self._last + MANY:  # too many for others to wait
+                while not self._follow(db, MANY):  # too many for others to wait
                     db.execute("ROLLBACK")
                     self._follow(db)
                     database.begin_turn(db)
-                self._follow(db)
             except BaseException:
                 db.execute("ROLLBACK")
                 raise
         self._batch = Batch()
         return self._batch
 
-    def _follow(self, db: sqlite3.Connection) -> None:
-        """Play the events that other processes have written."""
+    def _follow(self, db: sqlite3.Connection, most: int | None = None) -> bool:
+        """Play the events that other processes have written, unless there are more than `most`."""
         last = database.last_event(db)
         if last == self._last:
-            return
+            return True
+        if most is not None and last > self._last + most:
+            return False
         found = []
         if last > self._last >= 0:
             found = database.read_events(self.path, db, self._last, last - self._last)
@@ -247,7 +251,7 @@ class Journal:
             snapshot, _ = database.read_snapshot(self.path, db)
             if snapshot > self._last >= 0:  # they are gone, but the snapshot knows them
                 self.reread()
-                return
+                return True
         if self._last + len(found) != last:
             raise FileFormatError(
                 f"{self.path} is damaged: it says that {last} events happened, and holds "
@@ -259,6 +263,7 @@ class Journal:
             self._last += 1
             self._unapplied = False
         self._play.work()
+        return True
 
     def _leave(self, batch: Batch) -> None:
         """End a call: the last of those that have arrived commits."""
@@ -305,42 +310,21 @@ class Journal:
 
     def _take_snapshot(self) -> None:
         """Write a new snapshot where following the events since the last one would take long."""
-        play, db = self._play, self._db
-        long = max(LONG, play.memory.nbytes // 50)
-        if db is None or (self._last < max(self._snapshot + long, self._retry) and play.attended < LONG_WORK):
+        play, db, snapshots = self._play, self._db, self._snapshots
+        if db is None or not snapshots.due(play, self._last):
             return
         try:
             database.begin_turn(db)
             self._follow(db)
-            self._snapshot = max(self._snapshot, database.newest_snapshot(db))  # another process's, perhaps
-            if self._last < self._snapshot + long and play.attended < LONG_WORK:
-                return
-            database.write_snapshot(db, self._last, packed(play))
-            self._cut_history(db)
+            snapshots.take(db, play, self._last)
             db.execute("COMMIT")
-            self._snapshot, self._retry, play.attended = self._last, 0, 0.0
-        except (
-            sqlite3.Error,
-            JournalError,
-            FileFormatError,
-        ):  # a full disk, say: the events alone do as well
-            self._retry, play.attended = self._last + LONG, 0.0
+            snapshots.taken(play, self._last)
+        except (sqlite3.Error, JournalError, FileFormatError):
+            snapshots.put_off(play, self._last)
         finally:
             if db.in_transaction:
                 with contextlib.suppress(sqlite3.Error):
                     db.execute("ROLLBACK")
-
-    def _cut_history(self, db: sqlite3.Connection) -> None:
-        """Delete the events that the snapshot knows and the history need not keep."""
-        (first,) = db.execute("SELECT coalesce(min(id), 0) FROM event").fetchone()
-        bounds = (self._last, first + 4 * LONG)  # few at a time, so that others need not wait
-        what = "DELETE FROM event WHERE id <= min(?, ?)"
-        if self._keep is False:
-            db.execute(what, bounds)
-        elif isinstance(self._keep, timedelta):
-            db.execute(f"{what} AND time < ?", (*bounds, self._play.time - self._keep.total_seconds()))
-        elif type(self._keep) is int:
-            db.execute(f"{what} AND round <= ?", (*bounds, self._play.begun - self._keep))
 
     @contextlib.contextmanager
     def _words(self, what: str) -> Any:

@@ -17,9 +17,9 @@ from kalmanbandits.agent.history import Keep, Recorder, check_keep
 from kalmanbandits.agent.opening import open_journal
 from kalmanbandits.agent.play import Play, compile_verbs
 from kalmanbandits.agent.records import check_max_open, check_policy, check_reward, check_seed
-from kalmanbandits.agent.settings import Arm, Shares, check_settings, check_timeout
+from kalmanbandits.agent.settings import Arm, Shares, check_settings, check_timeout, given_settings, truth
 from kalmanbandits.agent.tickets import Ticket
-from kalmanbandits.errors import InvalidArgument, InvalidType, whole
+from kalmanbandits.errors import InvalidArgument, whole
 from kalmanbandits.policies.spec import Policy
 from kalmanbandits.policies.verbs import learn_once, select_once
 from kalmanbandits.systems.replay import Replay
@@ -318,20 +318,13 @@ class Agent(AgentBase):
         ...         agent.rounds
         1
         """
-        settings = {
-            "arms": None if arms is None else list(arms) if not isinstance(arms, (str, bytes)) else arms,
-            "minimize": minimize,
-            "minimum_share": minimum_share,
-            "maximum_share": maximum_share,
-            "keep": keep,
-            "clip": clip,
-        }
-        given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
+        given = given_settings(
+            arms=arms, minimize=minimize, minimum_share=minimum_share, maximum_share=maximum_share,
+            keep=keep, clip=clip,
+        )  # fmt: skip
         most = None if max_open is None else check_max_open(max_open)
         timeout, kept = check_timeout(ticket_timeout), check_keep(history)
-        for name, value in (("fsync", fsync), ("recover", recover)):
-            if not isinstance(value, bool):
-                raise InvalidType(f"{name} must be True or False, got {value!r}")
+        fsync, recover = truth("fsync", fsync), truth("recover", recover)
         fresh = None
         if policy is not None:
             fresh = cls(policy, seed or 0, max_open=most or MAX_OPEN, ticket_timeout=timeout, **given)._play

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -82,8 +82,7 @@ def check_settings(
     clip: float | None = None,
 ) -> Settings:
     """The settings of an agent of `k` arms, from what a person gave."""
-    if not isinstance(minimize, bool):
-        raise InvalidType(f"minimize must be True or False, got {minimize!r}")
+    truth("minimize", minimize)
     names = None if arms is None else _check_names(arms, k)
     least = _check_shares("minimum_share", minimum_share, k, names)
     most = _check_shares("maximum_share", maximum_share, k, names)
@@ -97,6 +96,19 @@ def check_settings(
     )
     check_feasible(found, k)
     return found
+
+
+def given_settings(**values: Any) -> dict[str, Any]:
+    """Those that a person gave, each of which can be read more than once."""
+    given = {name: value for name, value in values.items() if value is not None}
+    return {name: list(value) if isinstance(value, Iterator) else value for name, value in given.items()}
+
+
+def truth(argument: str, value: Any) -> bool:
+    """True or False."""
+    if not isinstance(value, bool):
+        raise InvalidType(f"{argument} must be True or False, got {value!r}")
+    return value
 
 
 def check_feasible(settings: Settings, k: int) -> None:
