@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import stat
@@ -62,7 +63,9 @@ def flush_folder(folder: Path) -> None:
 def open_regular(path: Path) -> int:
     """A descriptor to read the file at `path`; a pipe or a device, which may never end, is refused."""
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
+    mode = os.fstat(handle).st_mode
+    if not stat.S_ISREG(mode):
         os.close(handle)
-        raise OSError(22, "Not a regular file", str(path))
+        number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
+        raise OSError(number, "Is a directory" if stat.S_ISDIR(mode) else "Not a regular file", str(path))
     return handle

@@ -56,13 +56,20 @@ def pack(spec: Spec, memory: Memory, position: dict[str, Any], history: Any = No
     if len(text) > LONGEST_HEADER:
         raise InvalidType(f"a header of {len(text)} bytes cannot be saved (close some of the open choices)")
     content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        archive.writestr(HEADER, text)
+    with zipfile.ZipFile(content, "w") as archive:
+        _put(archive, HEADER, text)
         for name in lasting_fields(memory):
-            archive.writestr(f"{name}.npy", _packed(memory[name]))
+            _put(archive, f"{name}.npy", _packed(memory[name]))
         if history is not None:  # not compressed, so that its size is that of the file
-            archive.writestr(HISTORY, _packed(history), zipfile.ZIP_STORED)
+            _put(archive, HISTORY, _packed(history), zipfile.ZIP_STORED)
     return content.getvalue()
+
+
+def _put(archive: zipfile.ZipFile, name: str, content: str | bytes, kind: int = zipfile.ZIP_DEFLATED) -> None:
+    """A member without a date: equal agents make equal files, and a clock that is wrong does no harm."""
+    member = zipfile.ZipInfo(name)
+    member.external_attr = 0o644 << 16
+    archive.writestr(member, content, kind, compresslevel=1)
 
 
 def write(target: Target, content: bytes) -> None:
@@ -84,13 +91,15 @@ def lasting_fields(memory: Memory) -> list[str]:
 def read(source: Target | bytes) -> Saved:
     """What `pack` made, from a path, an open binary file, or the content itself."""
     name = "the agent" if isinstance(source, bytes) else source
+    path = None if isinstance(source, bytes) or hasattr(source, "read") else _path(source)
     try:
         if isinstance(source, bytes):
             return _read(name, io.BytesIO(source))
-        if not isinstance(source, (str, os.PathLike)) and hasattr(source, "read"):
-            return _read(name, source if source.seekable() else io.BytesIO(source.read()))
-        with os.fdopen(open_regular(_path(source)), "rb") as file:
-            return _read(name, file)
+        if path is not None:
+            with os.fdopen(open_regular(path), "rb") as file:
+                return _read(name, file)
+        stream: Any = source
+        return _read(name, stream if stream.seekable() else io.BytesIO(stream.read()))
     except (FileNotFoundError, PermissionError, IsADirectoryError):
         raise  # Python's own message names the file
     except FileFormatError:

@@ -110,7 +110,7 @@ def test_opened_again_and_again_it_is_an_agent_that_never_stopped(policy, fsync,
 
 
 def test_a_killed_process_leaves_all_that_was_acknowledged(tmp_path):
-    agent, held = played(tmp_path / "journal")
+    agent, _ = played(tmp_path / "journal")
     before = state(agent)
     assert sorted(os.listdir(tmp_path / "journal")) == [
         "journal.sqlite", "journal.sqlite-shm", "journal.sqlite-wal",
@@ -193,7 +193,7 @@ def test_flipped_bits_before_the_last_commit_are_not_taken_for_the_end(fsync, tm
     [
         ("UPDATE event SET reward = 1e9 WHERE kind = 'rewarded' AND id > 5", "its checksum is wrong"),
         ("DELETE FROM event WHERE id = 7", "event 7 is missing"),
-        ("DELETE FROM event WHERE id > 7", "says that .* events happened, and holds 7"),
+        ("DELETE FROM event WHERE id > 7", "says that .* events happened, and event 8 is missing"),
         ("UPDATE event SET kind = 'eaten' WHERE id = 7", "event 7: KeyError"),
         ("DELETE FROM snapshot", "it has no snapshot"),
         ("UPDATE snapshot SET agent = x'00'", "its snapshot: the agent is cut short"),
@@ -246,7 +246,7 @@ def test_events_that_cannot_have_happened_are_refused(event, message, tmp_path):
     [
         (kb.UBSS(arms=3, window=1), {}, "window is 2 there and 1 here"),
         (kb.UBSS(arms=4, window=2), {}, "arms is 3 there and 4 here"),
-        (kb.UCB(arms=3, scale=2.0), {}, "policy is 'UBSS' there and 'UCB' here, .*scale is left out there and 2.0"),
+        (kb.UCB(arms=3, scale=2.0), {}, "policy is 'UBSS' there and 'UCB' here, .*scale is left out"),
         (POLICY, {"seed": 5}, "seed must be 0, with which the journal at .* was begun, or left out, got 5"),
         (None, {"seed": 5}, "seed must be 0"),
         (None, {"minimize": True}, "minimize is left out there and True here"),
@@ -276,8 +276,8 @@ def test_bad_settings_are_refused_before_anything_is_made(tmp_path):
         with pytest.raises(InvalidArgument, match="max_open must be"):
             kb.Agent.open(tmp_path / "journal", POLICY, max_open=bad)
     for name, bad in {
-        "seed": -1, "fsync": 1, "recover": "yes", "history": 0, "ticket_timeout": -1.0, "clip": 2.0, "arms": "abc",
-        "minimize": 1, "minimum_share": 0.5, "maximum_share": 0.2, "keep": 7,
+        "seed": -1, "fsync": 1, "recover": "yes", "history": 0, "ticket_timeout": -1.0, "clip": 2.0,
+        "arms": "abc", "minimize": 1, "minimum_share": 0.5, "maximum_share": 0.2, "keep": 7,
     }.items():  # fmt: skip
         with pytest.raises(InvalidArgument, match=f"{name} must"):
             kb.Agent.open(tmp_path / "journal", POLICY, **{name: bad})
@@ -481,7 +481,7 @@ def test_the_time_of_day_may_go_back(tmp_path, monkeypatch):
 
 
 def test_in_another_process(tmp_path):
-    agent, held = played(tmp_path / "journal")
+    agent, _ = played(tmp_path / "journal")
     script = (
         "import sys, kalmanbandits as kb\n"
         "with kb.Agent.open(sys.argv[1]) as agent:\n"

@@ -259,9 +259,9 @@ class AgentBase:
     def orphan(self) -> None:
         """In a child that was forked in the middle of a call: see `forking`."""
         why = "belongs to the process that this one was forked from, in the middle of a call"
+        self._lock = _Lost(f"this agent {why} (make, load or open it here)")
         if self._journal is not None:
-            self._journal.end(f"{why} (open it again in that process, or fork when it is at rest)")
-        self._lock = _Lost(f"this agent {why} (make or load it here)")
+            self._journal.end(why, self._lock)
 
 
 class _Lost:

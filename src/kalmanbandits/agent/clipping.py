@@ -6,8 +6,8 @@ Let q and Q be the quantiles `share` and 1 − `share` of the last `WINDOW` rewa
 
 counts as the nearer of these two limits (winsorising). What it counts as also enters the window, so that one
 glitch moves the limits little, while after a real change of level they widen by a factor of up to three with
-each `share` of the window, and have followed within some ten rounds. As long as fewer than `FIRST` rewards
-were seen, or q = Q, nothing is clipped.
+every `share` of the window (five rewards, for 0.01) until they have followed. As long as fewer than `FIRST`
+rewards were seen, or q = Q, nothing is clipped.
 """
 
 from __future__ import annotations

@@ -175,9 +175,9 @@ class Journal:
             self._presence.leave()
             self._presence = None
 
-    def end(self, why: str) -> None:
+    def end(self, why: str, lock: Any) -> None:
         """Refuse from now on, and touch nothing."""
-        self._ended, self._batch = why, None
+        self._ended, self._batch, self._lock = why, None, lock
         _inherited.append(self._db)  # not even to be closed: that would touch the parent's files
         self._db = None
 
@@ -254,8 +254,8 @@ class Journal:
                 return True
         if self._last + len(found) != last:
             raise FileFormatError(
-                f"{self.path} is damaged: it says that {last} events happened, and holds "
-                f"{self._last + len(found)} (bring it back from a copy)"
+                f"{self.path} is damaged: it says that {last} events happened, and event "
+                f"{self._last + len(found) + 1} is missing (bring it back from a copy)"
             )
         for event in found:
             self._unapplied = True
@@ -300,6 +300,8 @@ class Journal:
         try:
             if db is not None and db.in_transaction:
                 db.execute("ROLLBACK")
+            if db is not None and why:
+                database.overwrite(db)
             self.reread()
         except (sqlite3.Error, OSError, FileFormatError, JournalError) as error:
             why = why or f"failed, and could not be read again (open it again): {error}"

@@ -255,7 +255,8 @@ class Agent(AgentBase):
         replay : Replay
             A row for each round and a column for each arm, found by its name where that is an arm's.
 
-        >>> from kalmanbandits import Replay, UCB
+        >>> from kalmanbandits.policies import UCB
+        >>> from kalmanbandits.systems import Replay
         >>> agent = Agent(UCB(arms=2))
         >>> agent.warm_start(Replay([[1.0, 2.0], [1.5, 2.5], [1.0, 3.0]]))
         >>> agent.rounds
