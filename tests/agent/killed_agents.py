@@ -128,7 +128,7 @@ class Witness:
     def check(self) -> None:
         """Read the journal as its next user would, and compare."""
         with kb.Agent.open(self.folder / "journal", POLICY) as agent:
-            path, db = agent._journal.path, agent._journal._db  # type: ignore[union-attr]
+            path, db = agent._journal.path, agent._journal.connection.open  # type: ignore[union-attr]
             for event in database.read_events(path, db, self.events):  # type: ignore[arg-type]
                 self._play(*event[:3])
             mine = self.agent

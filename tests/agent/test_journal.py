@@ -307,7 +307,7 @@ CALLS = [
 def test_on_a_full_disk_nothing_happened(call, tmp_path):
     path = tmp_path / "journal"
     agent, held = played(path)
-    db = agent._journal._db
+    db = agent._journal.connection.open
     (pages,) = db.execute("PRAGMA page_count").fetchone()
     before = state(agent)
     db.execute(f"PRAGMA max_page_count = {pages}")  # a disk of so many pages

@@ -58,7 +58,7 @@ def test_processes_agree_on_every_choice(tmp_path, monkeypatch):
         finished(processes)
         assert agent.rounds == 160
         assert agent.open_tickets == ()
-        found = agent._journal._db.execute(
+        found = agent._journal.connection.open.execute(
             "SELECT kind, round, arm, reward FROM event ORDER BY id"
         ).fetchall()
     witness = kb.Agent(POLICY, seed=3)

@@ -78,7 +78,9 @@ def test_threads_share_commits(tmp_path):
     policy, commits = kb.UCB(arms=3), []
     with kb.Agent.open(tmp_path / "journal", policy) as agent:
         agent.ask(), agent.expire(1)
-        agent._journal._db.set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
+        agent._journal.connection.open.set_trace_callback(
+            lambda sql: commits.append(sql) if sql == "COMMIT" else None
+        )
         told = hammer(agent, threads=8, rounds=40)
     assert len(told) == 320
     assert 0 < len(commits) < 0.7 * 2 * 320

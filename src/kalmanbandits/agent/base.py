@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -45,8 +45,7 @@ class AgentBase:
     @property
     def policy(self) -> Policy:
         """The description it was made from, with the arms that were added since."""
-        with self._looking() as play:
-            return play.policy
+        return self._look(lambda play: play.policy)
 
     @property
     def seed(self) -> int:
@@ -56,52 +55,46 @@ class AgentBase:
     @property
     def arms(self) -> tuple[Arm, ...]:
         """Its arms, retired ones included: their names, or their indices if they have none."""
-        with self._looking() as play:
-            return tuple(play.label(arm) for arm in range(play.policy.arms))
+        return self._look(lambda play: tuple(play.label(arm) for arm in range(play.policy.arms)))
 
     @property
     def rounds(self) -> int:
         """Rounds closed so far."""
-        with self._looking() as play:
-            return play.settled
+        return self._look(lambda play: play.settled)
 
     @property
     def open_arm(self) -> Any:
         """The arm that `select` gave and that waits for its reward, if one does."""
-        with self._looking() as play:
-            return None if play.open is None else play.label(play.open)
+        return self._look(lambda play: None if play.open is None else play.label(play.open))
 
     @property
     def open_tickets(self) -> tuple[Ticket, ...]:
         """The choices that `ask` gave and that wait for their rewards, oldest first."""
-        with self._looking() as play:
-            gone = set()
-            if play.ticket_timeout is not None:
-                gone = {event.round for event in calls.expire_old(play, self._now(), play.ticket_timeout)}
-            return tuple(ticket for ticket in play.tickets() if ticket.number not in gone)
+        return self._look(lambda play: calls.open_tickets(play, self._now()))
 
     @property
     def retired(self) -> tuple[Any, ...]:
         """The arms that are not chosen any more."""
-        with self._looking() as play:
-            return tuple(play.label(int(arm)) for arm in np.flatnonzero(~play.usable))
+        return self._look(lambda play: tuple(play.label(int(a)) for a in np.flatnonzero(~play.usable)))
 
     @property
     def memory(self) -> Any:
         """A copy of all it knows for its next choice: a NumPy record with named fields."""
-        with self._looking() as play:
-            return play.pending.live()[0].copy()
+        return self._look(lambda play: play.pending.live()[0].copy())
 
     @property
     def history(self) -> History:
         """Every choice that is kept, with its reward, its times and the index it was chosen by."""
-        with self._looking() as play:
+
+        def read(play: Play) -> History:
             names = None if play.names is None else tuple(play.names)
             if self._journal is not None:
                 return History(self._journal.history(), names)
             if play.history is None:
                 raise InvalidArgument("history is not kept (make the agent with Agent(…, history=True))")
             return History(play.history.rows, names)
+
+        return self._look(read)
 
     def __repr__(self) -> str:
         return f"Agent({self.policy!r}, seed={self.seed}), {self.rounds} rounds"
@@ -119,13 +112,16 @@ class AgentBase:
         Explanation
             Prints as a small table, in a notebook too.
         """
-        with self._looking() as play:
+
+        def read(play: Play) -> Explanation:
             offered = play.usable
             if available is not None:
                 offered = checks.mask(play, available)
             elif play.open is not None and play.offered[0] == play.rounds:
                 offered = play.offered[1]
             return explain(play, offered)
+
+        return self._look(read)
 
     def save(self, target: Target) -> None:
         """Write description, memory, place in the random stream and open choices.
@@ -135,9 +131,7 @@ class AgentBase:
         target : path or binary file
             A file is replaced as a whole or not at all; a link is followed, and its mode stays.
         """
-        with self._looking() as play:
-            content = packed(play)
-        saving.write(target, content)
+        saving.write(target, self._look(packed))
 
     @classmethod
     def load(cls, source: Target) -> Self:
@@ -164,9 +158,7 @@ class AgentBase:
 
     def __copy__(self) -> Self:
         """An agent in memory that goes on from here by itself."""
-        with self._looking() as play:
-            content = packed(play)
-        return self._loaded("the copy", content)
+        return self._loaded("the copy", self._look(packed))
 
     def __deepcopy__(self, _: Any) -> Self:
         return self.__copy__()
@@ -175,8 +167,7 @@ class AgentBase:
         """An agent in memory is pickled as it is; one with a journal opens it again, wherever that is."""
         if self._journal is not None:
             return _reopened, (type(self), os.path.abspath(self._journal.folder), self._journal.options)
-        with self._looking() as play:
-            return _unpickled, (type(self), packed(play))
+        return _unpickled, (type(self), self._look(packed))
 
     @classmethod
     def _loaded(cls, name: Any, source: Target | bytes) -> Self:
@@ -190,14 +181,13 @@ class AgentBase:
         now, last = time.time(), self._play.time
         return last if now < last else now
 
-    @contextmanager
-    def _looking(self) -> Iterator[Play]:
-        """The state, up to date, for as long as it is read."""
+    def _look(self, read: Callable[[Play], T]) -> T:
+        """What `read` finds in the state, which is up to date and at rest."""
         with self._lock:
             if self._journal is not None:
                 self._journal.look()
             self._play.work()
-            yield self._play
+            return read(self._play)
 
     def _turn(self, work: Callable[[], T]) -> T:
         """Do something that may change the state."""

@@ -84,6 +84,14 @@ def expire_old(play: Play, now: float, timeout: float) -> list[Event]:
     ]
 
 
+def open_tickets(play: Play, now: float) -> tuple[Ticket, ...]:
+    """Those that are open, and not too old."""
+    gone = set()
+    if play.ticket_timeout is not None:
+        gone = {event.round for event in expire_old(play, now, play.ticket_timeout)}
+    return tuple(ticket for ticket in play.tickets() if ticket.number not in gone)
+
+
 def add_arm(play: Play, now: float, name: str | None) -> Answer:
     """One more arm."""
     arm, name = play.policy.arms, checks.addition(play, name)

@@ -9,8 +9,6 @@ share the next transaction, and its flush (group commit).
 from __future__ import annotations
 
 import contextlib
-import secrets
-import shutil
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -19,13 +17,12 @@ from typing import Any, TypeVar
 
 from kalmanbandits import saving
 from kalmanbandits.agent import database
+from kalmanbandits.agent.connection import Connection
 from kalmanbandits.agent.events import Event
 from kalmanbandits.agent.history import Keep, rows_of
-from kalmanbandits.agent.places import Presence
 from kalmanbandits.agent.play import Play
 from kalmanbandits.agent.records import follow, restore
 from kalmanbandits.agent.snapshots import Snapshots
-from kalmanbandits.agent.wal import check_wal
 from kalmanbandits.errors import FileFormatError, JournalError
 
 T = TypeVar("T")
@@ -33,9 +30,6 @@ T = TypeVar("T")
 MOST_IN_A_BATCH = 64  # calls that share a commit, so that the first of them does not wait for ever
 MANY = 50  # events of other processes that are not followed while these wait
 PATIENCE = 0.05  # seconds for those who have arrived to commit; then whoever waits does it
-
-
-_inherited: list[Any] = []
 
 
 class Batch:
@@ -51,17 +45,19 @@ class Journal:
     """An agent's journal, open in this process. All but `run` need the agent's lock."""
 
     def __init__(self, folder: Path, play: Play, lock: Any, fsync: bool, keep: Keep, recover: bool) -> None:
-        self.folder, self.path = folder, folder / database.FILE
         self._play, self._lock = play, lock
-        self._fsync, self._recover, self._snapshots = fsync, recover, Snapshots(keep)
+        self.connection, self._snapshots = Connection(folder, fsync, recover), Snapshots(keep)
+        self.folder, self.path = folder, self.connection.path
         self._last = -1  # the last event that `play` knows
         self._unapplied = False  # events are in the transaction, and `play` has not followed yet
         self._batch: Batch | None = None
         self._arriving: set[object] = set()  # threads on their way into the lock
         self._ended = ""  # why it cannot be used any more
-        self._presence: Presence | None = None
-        self._db: sqlite3.Connection | None = None
-        self.reread()
+        try:
+            self.reread()
+        except BaseException:
+            self.close("could not be opened")
+            raise
 
     @property
     def closed(self) -> bool:
@@ -72,7 +68,7 @@ class Journal:
     def options(self) -> dict[str, Any]:
         """How another process opens it alike."""
         return {
-            "fsync": self._fsync,
+            "fsync": self.connection.fsync,
             "history": self._snapshots.keep,
             "max_open": self._play.max_open,
             "ticket_timeout": self._play.ticket_timeout,
@@ -104,9 +100,8 @@ class Journal:
         """Put the events of a call into the transaction, and play them."""
         if not happened:
             return
-        batch, db = self._batch, self._db
+        batch, db = self._batch, self.connection.get()
         assert batch is not None
-        assert db is not None
         self._unapplied = True
         try:
             database.write_events(db, self._last, happened)
@@ -124,21 +119,21 @@ class Journal:
     def look(self) -> None:
         """Follow what other processes have done, to read and not to write."""
         if not self._ended and self._batch is None:
-            with self._words("cannot be read"):
-                self._follow(self._connected())
+            with self.connection.words("cannot be read"):
+                self._follow(self.connection.get())
                 if self._unapplied:  # something was interrupted
                     self.reread()
 
     def history(self) -> Any:
         """The rows of the history that is kept."""
         self.check_open()
-        with self._words("cannot be read"):
-            return rows_of(database.history(self.path, self._connected()))
+        with self.connection.words("cannot be read"):
+            return rows_of(database.history(self.path, self.connection.get()))
 
     def reread(self) -> None:
         """Bring the agent to what the file holds."""
-        with self._words("cannot be read"):
-            db = self._connected()
+        with self.connection.words("cannot be read"):
+            db = self.connection.get()
             self._snapshots.newest, agent = database.read_snapshot(self.path, db)
             try:
                 saved = saving.read(agent)
@@ -167,45 +162,16 @@ class Journal:
         """Let go of the files; the next call takes them up again."""
         if self._batch is not None:
             self._finish(self._batch)
-        db, self._db = self._db, None
-        if db is not None:
-            with contextlib.suppress(sqlite3.Error):
-                db.close()
-        if self._presence is not None:
-            self._presence.leave()
-            self._presence = None
+        self.connection.rest()
 
     def end(self, why: str, lock: Any) -> None:
         """Refuse from now on, and touch nothing."""
         self._ended, self._batch, self._lock = why, None, lock
-        _inherited.append(self._db)  # not even to be closed: that would touch the parent's files
-        self._db = None
+        self.connection.disown()
 
     def __del__(self) -> None:
-        if self.__dict__.get("_db") is not None:  # it may not have got so far
+        if "connection" in self.__dict__:  # it may not have got so far
             self.rest()
-
-    def _connected(self) -> sqlite3.Connection:
-        self.check_open()
-        if self._db is None:
-            self._presence = Presence(self.folder)
-            try:
-                if self._presence.alone:
-                    self._look_for_damage(Path(f"{self.path}-wal"))
-                self._db = database.connect(self.path, self._fsync)
-            except BaseException:
-                self._presence.leave()
-                raise
-            self._presence.share()
-        return self._db
-
-    def _look_for_damage(self, wal: Path) -> None:
-        try:
-            check_wal(wal)
-        except FileFormatError:
-            if not self._recover:
-                raise
-            shutil.copy2(wal, wal.with_name(f"damaged-{secrets.token_hex(4)}-{wal.name}"))
 
     def abandon(self, why: str) -> None:
         """Let nothing of the transaction happen."""
@@ -214,13 +180,15 @@ class Journal:
 
     def _enter(self) -> Batch:
         """The transaction that is open, or a new one, with the agent up to date."""
-        with self._words("cannot be written"):
-            db = self._connected()
+        with self.connection.words("cannot be written"):
+            self.check_open()
+            db = self.connection.get()
             if self._batch is not None:
                 if db.in_transaction and not self._unapplied and self._batch.error is None:
                     return self._batch
                 self._finish(self._batch)  # a call was interrupted
-                db = self._connected()
+                self.check_open()
+            db = self.connection.get_to_write()
             if self._unapplied:
                 self.reread()
             if db.in_transaction:  # interrupted before there was a batch
@@ -273,7 +241,7 @@ class Journal:
 
     def _finish(self, batch: Batch) -> None:
         """Commit, or go back to what is on disk; in any case nobody waits any longer."""
-        db = self._db
+        db = self.connection.open
         try:
             if db is not None and batch.error is None and db.in_transaction:
                 db.execute("COMMIT" if batch.events else "ROLLBACK")
@@ -296,7 +264,7 @@ class Journal:
 
     def _go_back(self) -> None:
         """After a failure: forget what is not on disk."""
-        db, why, self._ended = self._db, self._ended, ""
+        db, why, self._ended = self.connection.open, self._ended, ""
         try:
             if db is not None and db.in_transaction:
                 db.execute("ROLLBACK")
@@ -312,7 +280,7 @@ class Journal:
 
     def _take_snapshot(self) -> None:
         """Write a new snapshot where following the events since the last one would take long."""
-        play, db, snapshots = self._play, self._db, self._snapshots
+        play, db, snapshots = self._play, self.connection.open, self._snapshots
         if db is None or not snapshots.due(play, self._last):
             return
         try:
@@ -327,16 +295,3 @@ class Journal:
             if db.in_transaction:
                 with contextlib.suppress(sqlite3.Error):
                     db.execute("ROLLBACK")
-
-    @contextlib.contextmanager
-    def _words(self, what: str) -> Any:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise database.translated(self.folder, what, error) from error
-        except OSError as error:
-            if isinstance(error, JournalError):
-                raise
-            found = JournalError(f"the journal at {self.folder} {what}: {error.strerror or error}")
-            found.errno = error.errno
-            raise found from error

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from math import nan
 from typing import Any
 
 from kalmanbandits.agent import calls, checks
@@ -25,7 +24,7 @@ from kalmanbandits.policies.verbs import learn_once, select_once
 from kalmanbandits.systems.replay import Replay
 from kalmanbandits.systems.tables import LARGEST
 
-MAX_OPEN = 1000
+MAX_OPEN, LEAST = 1000, -LARGEST
 
 
 class Agent(AgentBase):
@@ -144,7 +143,7 @@ class Agent(AgentBase):
             play = self._play
             if arm != play.open:
                 raise checks.no_update(play, arm)
-            if type(reward) is not float or not -LARGEST <= reward <= LARGEST:
+            if type(reward) is not float or not LEAST <= reward <= LARGEST:
                 reward = check_reward(reward, calls.NEVER_CAME)
             play.open = None
             play.rounds += 1
@@ -161,12 +160,7 @@ class Agent(AgentBase):
         self._do(calls.skip)
 
     def ask(self, available: Iterable[Arm] | None = None) -> Ticket:
-        """Choose an arm; its reward may come at any time, or never.
-
-        Parameters
-        ----------
-        available : iterable of arms, optional
-            Those to choose from; all that are not retired if left out.
+        """Choose an arm as `select` does; its reward may come at any time, or never.
 
         Returns
         -------
@@ -185,7 +179,7 @@ class Agent(AgentBase):
                 begun, memory = play.begun, play.pending.live()
             mask = play.usable if available is None else checks.mask(play, available)
             arm: int = select_once(memory, play.scores, mask, play.key, begun)
-            play.pending.begin(arm, nan)
+            play.pending.begin(arm)
             lock.release()
             return Ticket(begun + 1, arm)
         except BaseException:
@@ -202,10 +196,11 @@ class Agent(AgentBase):
             lock.acquire()
             play = self._play
             number = checks.number(play, ticket)
-            if type(reward) is not float or not -LARGEST <= reward <= LARGEST:
+            if type(reward) is not float or not LEAST <= reward <= LARGEST:
                 reward = check_reward(reward, checks.WILL_NOT_COME)
             play.close(number, reward)
-            play.work()
+            if play.due:
+                play.work()
             lock.release()
         except BaseException:
             _let_go(lock)
@@ -220,17 +215,9 @@ class Agent(AgentBase):
         self._do(calls.expire, ticket)
 
     def add_arm(self, name: str | None = None) -> Any:
-        """One more arm, untried. Policies that know their system refuse.
+        """One more arm, untried, with a `name` where the arms have names; gives its name or else its index.
 
-        Parameters
-        ----------
-        name : str, optional
-            Its name, where the arms have names.
-
-        Returns
-        -------
-        int or str
-            Its index, or its name.
+        Policies that know their system refuse.
         """
         policy = self.policy
         with suppress(InvalidArgument):  # the call below says why
@@ -285,8 +272,8 @@ class Agent(AgentBase):
     ) -> Agent:
         """The agent whose journal is in the folder `path`, or a new one of this `policy`.
 
-        Every choice and every reward is on disk before the call returns. Several processes may have a journal
-        open: they take turns, and agree on every choice. See `docs/live.md`.
+        Every choice and every reward is on disk before the call returns. Several processes may have it open:
+        they take turns, and agree on every choice. See `docs/live.md`.
 
         Parameters
         ----------
@@ -303,11 +290,6 @@ class Agent(AgentBase):
             of the process but not of the power.
         recover : bool
             Whether to go on with what came before a damaged place; a copy of the damaged file is kept.
-
-        Returns
-        -------
-        Agent
-            Close it, or use it in a `with` block.
 
         >>> import tempfile
         >>> from kalmanbandits.policies import UCB

@@ -11,6 +11,7 @@ A late reward therefore counts as if it had come in its own round, for every pol
 
 from __future__ import annotations
 
+from math import nan
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,8 @@ class Pending:
         self._arm = np.zeros(ROOM, np.int64)
         self._reward = np.zeros(ROOM)
         self._state = np.zeros(ROOM, np.int8)
-        self._time = np.zeros(ROOM)
+        self._time = np.full(ROOM, nan)
+        self._timed = False  # whether any time was ever given: to write NaN again and again takes time
         self._first = 0
         self.rebase(policy, base, clip)
 
@@ -43,14 +45,15 @@ class Pending:
         self._spans: list[tuple[Any, Any]] = []  # of its bytes, and those of the base
         self._played = -1  # `live` has played the rounds before this one; -1: it must begin anew
 
-    def begin(self, arm: int, time: float) -> None:
+    def begin(self, arm: int, time: float = nan) -> None:
         """One more round, open."""
         at = self._first + self.count
         if at == len(self._arm):
             at = self._make_room()
         self._arm[at] = arm
         self._state[at] = OPEN
-        self._time[at] = time
+        if time == time or self._timed:
+            self._time[at], self._timed = time, True
         self.count += 1
         self.open += 1
 
@@ -135,7 +138,7 @@ class Pending:
         n, first = self.count, self._first
         for name in ("_arm", "_reward", "_state", "_time"):
             old: Any = getattr(self, name)
-            new = old if 2 * n < len(old) else np.zeros(2 * len(old), old.dtype)
+            new = old if 2 * n < len(old) else np.resize(old, 2 * len(old))
             new[:n] = old[first : first + n].copy()
             setattr(self, name, new)
         self._first = 0

@@ -117,12 +117,13 @@ class Play:
                 pending.drop_oldest()
 
     def _into_memory(self, arm: int, reward: float | None) -> None:
-        self.work()
+        if self.due:
+            self.work()
         if reward is None:
-            self.due = bool(skip_once(self.memory, arm))
+            self.due = skip_once(self.memory, arm)
         else:
             reward = reward if self.clip is None else self.clip.take(reward)
-            self.due = bool(learn_once(self.memory, arm, reward))
+            self.due = learn_once(self.memory, arm, reward)
         self.rounds += 1
 
     def work(self) -> None:
