@@ -129,7 +129,7 @@ def test_a_commit_torn_at_any_byte_never_happened(tmp_path):
     agent.tell_many([(ticket, 0.5) for ticket in held])
     after, content = state(agent), (path / wal).read_bytes()
     assert len(content) > whole
-    for place, length in enumerate(range(whole, len(content), 61)):
+    for place, length in enumerate(range(whole, len(content), 31)):
         torn = copied(path, tmp_path / f"torn{place}")
         (torn / wal).write_bytes(content[:length])
         with kb.Agent.open(torn) as again:
@@ -169,7 +169,7 @@ def test_flipped_bits_before_the_last_commit_are_not_taken_for_the_end(fsync, tm
     kill = copied(path, tmp_path / "copy")
     agent.close()
     main = (kill / "journal.sqlite").read_bytes()
-    page = 4096 + 24
+    page = 1024 + 24
     for place in range(0, len(content) - 4 * page, 211):
         (kill / "journal.sqlite").write_bytes(main)
         damaged = content[:place] + bytes([content[place] ^ 16]) + content[place + 1 :]

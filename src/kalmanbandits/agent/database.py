@@ -36,6 +36,8 @@ FILE = "journal.sqlite"
 FORMAT = 2  # 1 was a log of its own, see `old_journal`
 APPLICATION = 0x6B62616A  # "kbaj", in the header of the database
 UNFINISHED = ".new-"  # begins the name of a journal that is being made
+PAGE = 1024  # bytes; a commit writes whole pages, and an event has some 50 bytes
+CHECKPOINT = 4000  # pages of the -wal file after which they go into the database
 PATIENCE = 30.0  # seconds for other processes to finish what they write
 NO_ROOM = 10**9  # bytes of a snapshot that SQLite refuses
 
@@ -82,6 +84,7 @@ def create(folder: Path, founded: dict[str, Any], agent: bytes) -> None:
     os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666))  # its errors say more than SQLite's
     try:
         with contextlib.closing(sqlite3.connect(new, isolation_level=None)) as db:
+            db.execute(f"PRAGMA page_size = {PAGE}")
             db.execute("PRAGMA journal_mode = WAL")
             db.execute(f"PRAGMA application_id = {APPLICATION}")
             db.executescript(f"BEGIN;{SCHEMA}COMMIT;")
@@ -117,6 +120,7 @@ def connect(path: Path, fsync: bool) -> sqlite3.Connection:
             "trusted_schema = OFF",  # nothing that a file brings along is run
             "cell_size_check = ON",
             f"synchronous = {'FULL' if fsync else 'NORMAL'}",
+            f"wal_autocheckpoint = {CHECKPOINT}",
             "fullfsync = ON",  # macOS: flush the drive's own cache too
         ):
             db.execute(f"PRAGMA {setting}")
