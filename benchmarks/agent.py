@@ -154,9 +154,8 @@ def measure(folder: Path, say: Callable[[str], None] = print) -> None:
         rate, median, high = durable(folder, kb.UBSS(arms=2), threads, pairs)
         say(f"fsync, {threads:2d} threads              {rate:10.0f} {median:13.3f} ms {high:7.3f} ms")
     for processes in (1, 2, 4):
-        say(
-            f"fsync, {processes:2d} processes            {shared(folder, kb.UBSS(arms=2), processes, 1000):10.0f}"
-        )
+        rate = shared(folder, kb.UBSS(arms=2), processes, 1000)
+        say(f"fsync, {processes:2d} processes            {rate:10.0f}")
     rate, median, high = durable(folder, kb.UBSS(arms=2), 1, 20_000, fsync=False)
     say(f"fsync=False,  1 thread         {rate:10.0f} {median:13.3f} ms {high:7.3f} ms")
 

@@ -452,8 +452,8 @@ def test_network_file_systems_are_refused(tmp_path):
 
 def test_a_journal_is_what_the_documentation_says(tmp_path):
     with kb.Agent.open(tmp_path / "journal", kb.UCB(arms=2), arms=["a", "b"]) as agent:
-        agent.tell(agent.ask(), 1.5)
-        agent.ask()
+        agent.tell(agent.ask(available=[0]), 1.5)
+        agent.ask(available=[1])
     path = tmp_path / "journal" / "journal.sqlite"
     assert path.stat().st_mode & 0o777 == 0o666 & ~_umask()
     with sqlite3.connect(path) as db:

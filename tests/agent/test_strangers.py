@@ -343,7 +343,7 @@ class NoDataclass(Policy):
 
 
 def test_policies_that_no_agent_can_play():
-    with pytest.raises(InvalidType, match="WithObjects whose field 'notes' has Python objects"):
+    with pytest.raises(InvalidType, match=r"WithObjects.* 'notes'"):
         kb.Agent(WithObjects(arms=2))
-    with pytest.raises(InvalidType, match="policy must be a dataclass, got NoDataclass"):
+    with pytest.raises(InvalidType, match="must be a dataclass"):
         kb.Agent(NoDataclass())

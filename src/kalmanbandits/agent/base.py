@@ -221,11 +221,11 @@ class AgentBase:
 
     def _play_table(self, replay: Replay) -> None:
         """Every row of a table, or none."""
-        play, columns = self._play, calls.columns(self._play, replay)
+        play, rows = self._play, zip(*calls.table(self._play, replay), strict=True)
         before = packed(play) if self._journal is None else b""
         try:
-            for rewards, off in zip(replay.table[:, columns], replay.off[:, columns], strict=True):
-                self._record(calls.row(play, self._now(), rewards, ~off))
+            for rewards, offered in rows:
+                self._record(calls.row(play, self._now(), rewards, offered))
         except BaseException:
             if self._journal is not None:
                 self._journal.abandon("warm_start was interrupted")

@@ -114,12 +114,14 @@ def unretire_arm(play: Play, now: float, arm: Arm) -> Answer:
     return [Event(events.UNRETIRED, play.begun, found, now)], None
 
 
-def columns(play: Play, replay: Replay) -> Any:
-    """Which column of a table each arm has, (arms,)."""
+def table(play: Play, replay: Replay) -> tuple[Any, Any]:
+    """The rewards (rounds, arms) of a replay as people gave them, and which arms can be chosen."""
     checks.replay(play, replay)
-    if play.names is None or set(play.names) != set(replay.names):
-        return np.arange(replay.arms)
-    return np.array([replay.names.index(name) for name in play.names])
+    columns = np.arange(replay.arms)
+    if play.names is not None and set(play.names) == set(replay.names):
+        columns = np.array([replay.names.index(name) for name in play.names])
+    sign = getattr(replay, "sign", 1.0)  # a table of costs holds their negatives
+    return sign * replay.table[:, columns], ~replay.off[:, columns]
 
 
 def row(play: Play, now: float, rewards: Any, offered: Any) -> list[Event]:

@@ -177,6 +177,8 @@ def replay(play: Play, table: Any) -> None:
         )
     if play.names is not None and len(set(table.names) & set(play.names)) not in (0, len(play.names)):
         raise InvalidArgument(f"replay must have the columns {play.names}, got {list(table.names)}")
+    if getattr(table, "minimize", False) and not play.settings.minimize:
+        raise InvalidArgument("replay must hold rewards, got costs (make the agent with minimize=True)")
     if play.open is not None or play.pending.count:
         raise RoundError("warm_start needs every round closed (call it before the first choice)")
 

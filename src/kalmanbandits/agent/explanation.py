@@ -32,7 +32,7 @@ class Explanation:
     >>> from kalmanbandits.agent import Agent
     >>> from kalmanbandits.policies import UCB
     >>> Agent(UCB(arms=2)).explain().why
-    ('never tried, first of 2 equals', 'equal, but later')
+    ('never tried, one of 2 equals', 'equal')
     """
 
     round: int
@@ -130,7 +130,7 @@ def reasons(
         elif not offered[a]:
             words.append("not available")
         else:
-            words.append("equal, but later" if index[a] >= level else "")
+            words.append("equal" if index[a] >= level else "")
     return tuple(words)
 
 
@@ -140,10 +140,10 @@ def _reason(policy: Policy, scores: Array, pulls: Any, offered: Any, choice: int
     if offered.sum() == 1:
         return "the only arm available"
     if math.isnan(level):
-        return "no arm has an index: the first"
+        return "no arm has an index"
     if not index >= level:
         return "chosen before, among fewer arms"
-    tie = f", first of {equals} equals" if equals > 1 else ""
+    tie = f", one of {equals} equals" if equals > 1 else ""
     if math.isnan(prediction):
         return _without_prediction(policy, scores[offered, 2], pulls, offered, choice) + tie
     if prediction >= np.nanmax(scores[offered, 0]):
