@@ -107,6 +107,7 @@ def explain(play: Play, offered: Any) -> Explanation:
     prediction, uncertainty, index = scores.T.copy()
     if play.settings.minimize:
         prediction, index = -prediction, -index
+        why = [word.replace("a lower", "a higher").replace("highest", "lowest") for word in why]
     arms = tuple(play.label(a) for a in range(len(pulls)))
     return Explanation(
         number + 1, prediction, uncertainty, index, pulls, play.label(choice), tuple(why), arms

@@ -38,7 +38,8 @@ class Batch:
     def __init__(self) -> None:
         self.calls = self.events = 0
         self.error: Exception | None = None
-        self.done = threading.Event()
+        self.done = False
+        self.waited_for: threading.Event | None = None  # made where somebody waits: it takes time
 
 
 class Journal:
@@ -88,9 +89,9 @@ class Journal:
                     self._leave(batch)
         finally:
             self._arriving.discard(mine)
-        if not batch.done.wait(PATIENCE):  # who was to commit was interrupted, or the disk is slow
-            with self._lock:
-                if not batch.done.is_set():
+        if batch.waited_for is not None and not batch.done and not batch.waited_for.wait(PATIENCE):
+            with self._lock:  # who was to commit was interrupted, or the disk is slow
+                if not batch.done:
                     self._finish(batch)
         if batch.error is not None:
             raise batch.error
@@ -238,6 +239,8 @@ class Journal:
         batch.calls += 1
         if not self._arriving or batch.calls >= MOST_IN_A_BATCH or batch.error is not None or self._unapplied:
             self._finish(batch)
+        elif batch.waited_for is None:
+            batch.waited_for = threading.Event()
 
     def _finish(self, batch: Batch) -> None:
         """Commit, or go back to what is on disk; in any case nobody waits any longer."""
@@ -255,7 +258,9 @@ class Journal:
                 self._batch = None
             if failed:
                 self._go_back()
-            batch.done.set()
+            batch.done = True
+            if batch.waited_for is not None:
+                batch.waited_for.set()
         if not failed:
             if self._unapplied:
                 self.reread()

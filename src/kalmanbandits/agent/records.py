@@ -67,6 +67,8 @@ def check_max_open(value: Any) -> int:
 
 def check_reward(reward: Any, hint: str) -> float:
     """A reward as a float; beyond 1e100 in size it is refused, as in tables."""
+    if type(reward) is float and -LARGEST <= reward <= LARGEST:
+        return reward
     value = real("reward", reward, hint)
     if not -LARGEST <= value <= LARGEST:
         raise InvalidArgument(f"reward must be at most 1e100 in size, got {value:g} ({hint})")
