@@ -22,6 +22,7 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from agent_worlds import reward
 
@@ -128,8 +129,8 @@ class Witness:
     def check(self) -> None:
         """Read the journal as its next user would, and compare."""
         with kb.Agent.open(self.folder / "journal", POLICY) as agent:
-            path, db = agent._journal.path, agent._journal.connection.open  # type: ignore[union-attr]
-            for event in database.read_events(path, db, self.events):  # type: ignore[arg-type]
+            to: Any = agent._journal.connection  # type: ignore[union-attr]
+            for event in database.read_events(to.path, to.open, self.events, to.seed):
                 self._play(*event[:3])
             mine = self.agent
             assert (agent.rounds, agent.open_tickets) == (mine.rounds, mine.open_tickets)

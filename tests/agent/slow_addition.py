@@ -10,7 +10,7 @@ import time
 
 import kalmanbandits as kb
 
-agent = kb.Agent(kb.UBSS(arms=2, window=2))
+agent = kb.Agent(kb.UCB(arms=2))
 for _ in range(100):
     agent.tell(agent.ask(), 1.0)
 stop, longest = threading.Event(), [0.0]

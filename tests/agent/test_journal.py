@@ -212,6 +212,19 @@ def test_a_changed_journal_is_refused(change, message, tmp_path):
         kb.Agent.open(path)
 
 
+def test_files_of_two_journals_are_not_mixed(tmp_path):
+    wals = []
+    for name in ("a", "b"):
+        agent, _ = played(tmp_path / name)
+        agent.close()
+        with kb.Agent.open(tmp_path / name) as agent:  # what it writes now is in the -wal file alone
+            agent.ask()
+            wals.append(copied(tmp_path / name, tmp_path / f"{name}-killed") / "journal.sqlite-wal")
+    shutil.copy(wals[1], wals[0])
+    with pytest.raises(FileFormatError, match=r"is damaged: event .*: its checksum is wrong"):
+        kb.Agent.open(tmp_path / "a-killed")
+
+
 @pytest.mark.parametrize(
     ("event", "message"),
     [
@@ -235,7 +248,7 @@ def test_events_that_cannot_have_happened_are_refused(event, message, tmp_path):
     kind, round_, value, when = event
     made_up = kb.agent.events.Event(kind, begun + 1 if round_ is None else round_, value, when)
     with sqlite3.connect(path / "journal.sqlite") as db:
-        database.write_events(db, database.last_event(db), [made_up])
+        database.write_events(db, database.last_event(db), [made_up], database.checksum_seed(db))
     db.close()
     with pytest.raises(FileFormatError, match=message):
         kb.Agent.open(path)

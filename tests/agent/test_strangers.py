@@ -255,6 +255,9 @@ def npy(values):
         lambda h: h.update(time=float("inf")),
         lambda h: h.update(ticket_timeout=-1),
         lambda h: h.pop("rounds"),
+        lambda h: h.update(founded={}),
+        lambda h: h.update(founded=7),
+        lambda h: h["founded"].update(policy={"policy": "UCB"}),
         lambda h: h["policy"].update(arms=10**8, window=1),
         lambda h: h["policy"].update(policy="Mine"),
         lambda h: h.update(policy=7),
@@ -267,12 +270,12 @@ def test_a_save_file_out_of_range_is_refused(change, tmp_path):
 
 
 def test_a_save_file_that_unpacks_to_too_much_is_refused(tmp_path):
-    bomb = npy(np.zeros(2**24))  # 128 MiB, in 130 KiB
+    bomb = npy(np.zeros(2**21))  # 16 MiB, in 16 KiB
     for name in ("pulls.npy", "Xi.npy", "agent/history.npy"):
         with pytest.raises(FileFormatError, match=r"would take more than|must not be compressed"):
             kb.Agent.load(saved(tmp_path, **{name: bomb}))
     with pytest.raises(FileFormatError, match="would take more than"):
-        kb.Agent.load(saved(tmp_path, **{"header.json": b"[" + b"0," * 2**25 + b"0]"}))
+        kb.Agent.load(saved(tmp_path, **{"header.json": b"[" + b"0," * 2**24 + b"0]"}))
     with pytest.raises(FileFormatError, match="cut short, damaged"):
         kb.Agent.load(saved(tmp_path, **{"header.json": b"[" * 10**6}))
     lying = npy(np.zeros((1, 3), np.int64)).replace(b"(1, 3)", b"(1" + b"0" * 9 + b", 3)")

@@ -233,7 +233,7 @@ class AgentBase:
                 restore(play, "the agent before", saving.read(before))
             raise
 
-    def rest(self, patience: float) -> bool:
+    def _rest(self, patience: float) -> bool:
         """Before a fork: see `forking`."""
         if not self._lock.acquire(timeout=patience):
             return False
@@ -242,11 +242,11 @@ class AgentBase:
                 self._journal.rest()
         return True
 
-    def wake(self) -> None:
+    def _wake(self) -> None:
         """After a fork: see `forking`."""
         self._lock.release()
 
-    def orphan(self) -> None:
+    def _orphan(self) -> None:
         """In a child that was forked in the middle of a call: see `forking`."""
         why = "belongs to the process that this one was forked from, in the middle of a call"
         self._lock = _Lost(f"this agent {why} (make, load or open it here)")

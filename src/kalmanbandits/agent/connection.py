@@ -43,6 +43,7 @@ class Connection:
         self.folder, self.path = folder, Path(os.path.realpath(folder / database.FILE))
         self.fsync, self._recover, self._name = fsync, recover, str(self.path)
         self.open: sqlite3.Connection | None = None
+        self.seed = 0  # of its checksums
         self._presence: Presence | None = None
         self._file: os.stat_result | None = None
 
@@ -53,8 +54,8 @@ class Connection:
             try:
                 if self._presence.alone:
                     self._look_for_damage(Path(f"{self.path}-wal"))
-                self.open = database.connect(self.path, self.fsync)
-                self._file = os.stat(self.path)
+                db = database.connect(self.path, self.fsync)
+                self.seed, self._file, self.open = database.checksum_seed(db), os.stat(self.path), db
             except BaseException:
                 self._presence.leave()
                 raise

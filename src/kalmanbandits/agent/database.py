@@ -162,15 +162,9 @@ def facts(db: sqlite3.Connection) -> dict[str, Any]:
     return dict(db.execute("SELECT name, value FROM journal"))
 
 
-def founded(path: Path, db: sqlite3.Connection) -> dict[str, Any]:
-    """Policy, seed and settings that the journal was begun with."""
-    try:
-        found = json.loads(facts(db)["founded"])
-        if not {"policy", "seed"} <= found.keys():
-            raise KeyError("policy and seed")
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise FileFormatError(f"{path} does not say what it was begun with: {error!r}") from error
-    return dict(found)
+def checksum_seed(db: sqlite3.Connection) -> int:
+    """What the checksums of its events start from, so that none counts in another journal."""
+    return zlib.crc32(str(facts(db).get("id")).encode())
 
 
 def begin_turn(db: sqlite3.Connection, patience: float = PATIENCE) -> None:
@@ -187,28 +181,28 @@ def begin_turn(db: sqlite3.Connection, patience: float = PATIENCE) -> None:
         pause = min(1.3 * pause, 0.002)
 
 
-def write_events(db: sqlite3.Connection, after: int, happened: Iterable[Event]) -> None:
+def write_events(db: sqlite3.Connection, after: int, happened: Iterable[Event], seed: int) -> None:
     """Append events to those up to number `after`."""
     db.executemany(
         "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [_row(after + i, event) for i, event in enumerate(happened, start=1)],
+        [_row(after + i, event, seed) for i, event in enumerate(happened, start=1)],
     )
 
 
-def read_events(path: Path, db: sqlite3.Connection, after: int, most: int = -1) -> list[Event]:
+def read_events(path: Path, db: sqlite3.Connection, after: int, seed: int, most: int = -1) -> list[Event]:
     """The events after number `after`, each of them checked, up to the first that is missing."""
     found = []
     rows = db.execute("SELECT * FROM event WHERE id > ? ORDER BY id LIMIT ?", (after, most))
     for number, row in enumerate(rows, start=after + 1):
         if row[0] != number:
             break
-        found.append(_event(path, row))
+        found.append(_event(path, row, seed))
     return found
 
 
-def history(path: Path, db: sqlite3.Connection) -> Iterator[Event]:
+def history(path: Path, db: sqlite3.Connection, seed: int) -> Iterator[Event]:
     """All the events that are kept."""
-    return (_event(path, row) for row in db.execute("SELECT * FROM event ORDER BY id"))
+    return (_event(path, row, seed) for row in db.execute("SELECT * FROM event ORDER BY id"))
 
 
 def last_event(db: sqlite3.Connection) -> int:
@@ -265,7 +259,7 @@ def translated(path: Any, what: str, error: sqlite3.Error) -> JournalError | Fil
     return found
 
 
-def _row(number: int, event: Event) -> tuple[Any, ...]:
+def _row(number: int, event: Event, seed: int) -> tuple[Any, ...]:
     kind, round_, value, when, index, name = event
     return (
         number,
@@ -276,11 +270,11 @@ def _row(number: int, event: Event) -> tuple[Any, ...]:
         value if kind == REWARDED else None,
         index if kind in CHOICES and index == index else None,
         name,
-        _checksum(number, event),
+        _checksum(number, event, seed),
     )
 
 
-def _event(path: Path, row: tuple[Any, ...]) -> Event:
+def _event(path: Path, row: tuple[Any, ...], seed: int) -> Event:
     """The event of a row; what was changed since it was written is refused."""
     try:
         number, when, word, round_, arm, reward, index, name, checksum = row
@@ -289,7 +283,7 @@ def _event(path: Path, row: tuple[Any, ...]) -> Event:
         event = Event(
             kind, int(round_), value, nan if when is None else when, nan if index is None else index, name
         )
-        if _checksum(number, event) == checksum:
+        if _checksum(number, event, seed) == checksum:
             return event
         reason = "its checksum is wrong"
     except (KeyError, TypeError, ValueError, OverflowError, struct.error, AttributeError) as error:
@@ -297,6 +291,6 @@ def _event(path: Path, row: tuple[Any, ...]) -> Event:
     raise FileFormatError(f"{path} is damaged: event {row[0]}: {reason} (bring it back from a copy)")
 
 
-def _checksum(number: int, event: Event) -> int:
+def _checksum(number: int, event: Event, seed: int) -> int:
     numbers = CHECKED.pack(number, event.kind, event.round, event.value, event.time, event.chosen_by)
-    return zlib.crc32((event.name or "").encode(errors="surrogatepass"), zlib.crc32(numbers))
+    return zlib.crc32((event.name or "").encode(errors="surrogatepass"), zlib.crc32(numbers, seed))

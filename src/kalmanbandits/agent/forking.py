@@ -18,13 +18,13 @@ PATIENCE = 5.0  # seconds to wait for the calls of other threads to end
 class Forked(Protocol):
     """What must be at rest while the process forks."""
 
-    def rest(self, patience: float) -> bool:
+    def _rest(self, patience: float) -> bool:
         """Take the lock, and let go of what a child must not have; says whether that was possible."""
 
-    def wake(self) -> None:
+    def _wake(self) -> None:
         """Let go of the lock, in parent and child."""
 
-    def orphan(self) -> None:
+    def _orphan(self) -> None:
         """In a child that was forked in the middle of a call: refuse from now on."""
 
 
@@ -46,7 +46,7 @@ def watch(agent: Forked) -> None:
 def _rest() -> None:
     deadline = time.monotonic() + PATIENCE
     for agent in _snapshot():
-        rested = agent.rest(max(0.0, deadline - time.monotonic()))
+        rested = agent._rest(max(0.0, deadline - time.monotonic()))
         (_rested if rested else _restless).append(agent)
 
 
@@ -60,11 +60,11 @@ def _snapshot() -> list[Forked]:
 
 def _wake() -> None:
     while _rested:
-        _rested.pop().wake()
+        _rested.pop()._wake()
     _restless.clear()
 
 
 def _wake_in_child() -> None:
     while _restless:
-        _restless.pop().orphan()
+        _restless.pop()._orphan()
     _wake()

@@ -105,7 +105,7 @@ class Journal:
         assert batch is not None
         self._unapplied = True
         try:
-            database.write_events(db, self._last, happened)
+            database.write_events(db, self._last, happened, self.connection.seed)
         except sqlite3.Error as error:
             batch.error = database.translated(
                 self.folder, "could not be written, and nothing was changed", error
@@ -129,7 +129,7 @@ class Journal:
         """The rows of the history that is kept."""
         self.check_open()
         with self.connection.words("cannot be read"):
-            return rows_of(database.history(self.path, self.connection.get()))
+            return rows_of(database.history(self.path, self.connection.get(), self.connection.seed))
 
     def reread(self) -> None:
         """Bring the agent to what the file holds."""
@@ -215,7 +215,7 @@ class Journal:
             return False
         found = []
         if last > self._last >= 0:
-            found = database.read_events(self.path, db, self._last, last - self._last)
+            found = database.read_events(self.path, db, self._last, self.connection.seed, last - self._last)
         if self._last + len(found) < last:
             snapshot, _ = database.read_snapshot(self.path, db)
             if snapshot > self._last >= 0:  # they are gone, but the snapshot knows them

@@ -132,6 +132,9 @@ def restore(play: Play, path: Any, saved: Saved) -> None:
         if "founded" in position.get("journal", {}):  # a snapshot of an older version's journal
             position[FOUNDED] = position["journal"]["founded"]
         founded = position.get(FOUNDED)
+        if founded is not None:
+            Spec.from_dict(founded["policy"])
+            check_seed(founded["seed"])
         play.begin_with(policy, saved.memory, seed, max_open, settings)
         play.founded = play.founded if founded is None else dict(founded)
         play.usable[retired] = False
