@@ -69,6 +69,11 @@ class Pending:
         if at < self._played:  # as a gap: `live` has to be made again
             self._played = -1
 
+    def clear(self) -> None:
+        """All rounds have gone into `base`."""
+        self.count = self.open = self._first = 0
+        self._played = -1
+
     def drop_oldest(self) -> None:
         """The oldest round has gone into `base`."""
         self.count -= 1

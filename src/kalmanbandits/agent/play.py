@@ -110,6 +110,10 @@ class Play:
             self._into_memory(arm, reward)
             return
         pending, place = self.pending, number - self.rounds - 1
+        if pending.count == 1:  # nothing was chosen since
+            self._into_memory(pending.arm(0), reward)
+            pending.clear()
+            return
         pending.settle(place, reward)
         if place == 0:
             while pending.count and pending.state(0) != OPEN:
