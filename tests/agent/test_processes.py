@@ -17,7 +17,7 @@ import pytest
 from agent_worlds import bits, in_order, reward
 
 import kalmanbandits as kb
-from kalmanbandits.agent import events, forking, snapshots
+from kalmanbandits.agent import events, forking, places, snapshots
 from kalmanbandits.errors import JournalError, RoundError
 
 POLICY = kb.UBSS(arms=3, window=2)
@@ -190,6 +190,22 @@ def test_two_agents_of_one_process_share_a_journal(tmp_path):
     one.ask()
     assert one.rounds == 10
     one.close()
+
+
+def test_only_who_is_alone_in_a_journal_looks_for_damage(tmp_path):
+    first = places.Presence(tmp_path)
+    assert first.alone
+    first.share()
+    second = places.Presence(tmp_path)
+    assert not second.alone
+    first.leave()
+    third = places.Presence(tmp_path)
+    assert not third.alone  # the second is there still
+    second.leave()
+    third.leave()
+    fourth = places.Presence(tmp_path)
+    assert fourth.alone
+    fourth.leave()
 
 
 def test_a_turn_that_never_ends_is_told(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -73,12 +74,13 @@ class Presence:
         if fcntl is None:
             return
         self._handle = os.open(folder, os.O_RDONLY)
-        try:
+        with contextlib.suppress(OSError):  # a file system without such locks
             fcntl.flock(self._handle, fcntl.LOCK_SH)
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self.alone = True
-        except OSError:  # others are there, or this file system has no such locks
-            pass
+            try:
+                fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self.alone = True
+            except BlockingIOError:  # others are there; the attempt has cost the lock we had
+                fcntl.flock(self._handle, fcntl.LOCK_SH)
 
     def share(self) -> None:
         """Let others in."""
