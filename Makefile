@@ -130,8 +130,9 @@ $(GALLERY): $(STAMP) benchmarks/gallery/requirements.txt
 golden: setup ## write the golden regrets anew; a change needs a reason in the CHANGELOG
 	$(BIN)/python tests/reference/golden.py
 
-soak: setup ## kill a study and a journal hundreds of times, KILLS=300 by default, and compare what is left
-	KALMANBANDITS_KILLS=$(or $(KILLS),300) $(BIN)/python -m pytest tests/studies/test_kill.py tests/agent/test_journal_kill.py $(ARGS)
+soak: setup ## kill studies 300 times and processes that share a journal 1,000 times (or KILLS), and compare what is left
+	KALMANBANDITS_KILLS=$(or $(KILLS),300) $(BIN)/python -m pytest tests/studies/test_kill.py $(ARGS)
+	KALMANBANDITS_KILLS=$(or $(KILLS),1000) $(BIN)/python -m pytest tests/agent/test_journal_kill.py $(ARGS)
 
 lock: setup ## choose the versions in requirements*.txt anew where needed; ARGS=--upgrade takes the latest
 	$(UV) $(COMPILE) $(ARGS) pyproject.toml --output-file requirements.txt

@@ -1,4 +1,4 @@
-"""The log of a journal: what happened since a snapshot, in order, as records that carry their own checksum.
+"""The log of an old journal: what happened since a snapshot, in order, as records with a checksum.
 
     file    = header, record, record, …                            all numbers little-endian
     header  = magic (8 bytes), format (u32), journal (16 bytes), number (u32), CRC-32 of these (u32)
@@ -6,19 +6,20 @@
     event   = kind (u8), round (i64), value: the reward (f64), or the arm (i64)
 
 The CRC of a record covers all of it but itself, and starts from the journal, the number of the log and the
-place of the record, so that no record counts in another place. The events of one call are one record: they
-count together or not at all. A log ends where the first record that does not check begins: what follows was
+place of the record. The log ends where the first record that does not check begins: what follows was
 being written when power or process went. Only if a later record says that the broken place was already on
 disk was the file damaged since; that is an error, not an end.
 """
 
 from __future__ import annotations
 
+import os
 import struct
 import zlib
 from pathlib import Path
-from typing import NamedTuple
 
+from kalmanbandits.agent.events import REWARDED, Event
+from kalmanbandits.durability import open_regular
 from kalmanbandits.errors import FileFormatError
 
 FORMAT = 1
@@ -29,49 +30,16 @@ HEADER_SIZE = HEADER.size + CHECK.size
 RECORD = struct.Struct("<IQ")
 RECORD_SIZE = CHECK.size + RECORD.size
 
-SELECTED, ASKED, REWARDED, EXPIRED, ADDED, RETIRED = range(1, 7)
 WITH_ARM, WITH_REWARD = struct.Struct("<Bqq"), struct.Struct("<Bqd")
 EVENT_SIZE = WITH_ARM.size
 
 
-class Event(NamedTuple):
-    """Something that happened to an agent: in which round (from 1), and the arm or the reward."""
-
-    kind: int
-    round: int
-    value: float
-
-
-def pack_header(journal: bytes, number: int) -> bytes:
-    """The first bytes of log `number` of a journal."""
-    start = HEADER.pack(MAGIC, FORMAT, journal, number)
-    return start + CHECK.pack(zlib.crc32(start))
-
-
-def pack_events(events: list[Event]) -> bytes:
-    """The events of one call."""
-    return b"".join(
-        WITH_REWARD.pack(*event) if event.kind == REWARDED else WITH_ARM.pack(*map(int, event))
-        for event in events
-    )
-
-
-def pack_record(events: bytes, seed: int, place: int, durable: int) -> bytes:
-    """A record that begins at byte `place` of the log whose `seed` is `log_seed`."""
-    body = RECORD.pack(len(events), durable) + events
-    return CHECK.pack(zlib.crc32(body, (seed + place) & 0xFFFFFFFF)) + body
-
-
-def log_seed(journal: bytes, number: int) -> int:
-    """What the checksums of one log start from."""
-    return zlib.crc32(journal, number)
-
-
-def read_log(path: Path, journal: bytes, number: int) -> tuple[list[Event], int]:
-    """The events of a log, and the byte at which they end."""
-    content = path.read_bytes()
+def read_log(path: Path, journal: bytes, number: int) -> list[Event]:
+    """The events of a log."""
+    with os.fdopen(open_regular(path), "rb") as file:
+        content = file.read()
     _check_header(path, content, journal, number)
-    seed, place, events = log_seed(journal, number), HEADER_SIZE, []
+    seed, place, events = zlib.crc32(journal, number), HEADER_SIZE, []
     while found := _record_at(content, place, seed):
         packed, _ = found
         for i in range(0, len(packed), EVENT_SIZE):
@@ -81,12 +49,12 @@ def read_log(path: Path, journal: bytes, number: int) -> tuple[list[Event], int]
         place += RECORD_SIZE + len(packed)
     for later in range(place + 1, len(content) - RECORD_SIZE):
         found = _record_at(content, later, seed)
-        if found and found[1] > place:
+        if found and (found[1] > place or found[1] == 0):  # 0: by fsync=False, which says nothing of the disk
             raise FileFormatError(
                 f"{path} is damaged at byte {place}: what stood there was on disk when byte {later} was "
                 "written (bring the folder back from a copy; without one, only what came before is left)"
             )
-    return events, place
+    return events
 
 
 def _record_at(content: bytes, place: int, seed: int) -> tuple[bytes, int] | None:
