@@ -12,7 +12,7 @@ from kalmanbandits.agent.events import CHOICES, ENDS, REWARDED, Event
 from kalmanbandits.errors import InvalidArgument, InvalidType, positive, whole
 
 if TYPE_CHECKING:
-    import pandas  # type: ignore[import-untyped]
+    import pandas
 
 ROW = np.dtype(
     [

@@ -156,7 +156,9 @@ class LearnedKalman(Policy):
         """The ring, the arms that are named, the dimensions, and the filter that speaks."""
         k, W, D = self.arms, self.window, self.dimensions
         arm: Range = (0, k - 1)
-        counts = dict.fromkeys(("t", "fitted", "again", "trusted", "next", "drawn", "heard", "last"), AT_LEAST_0)
+        counts = dict.fromkeys(
+            ("t", "fitted", "again", "trusted", "next", "drawn", "heard", "last"), AT_LEAST_0
+        )
         return {
             **counts,
             "held": (0, W),
@@ -280,7 +282,7 @@ def on_grid(m: Any, reward: Any) -> Any:
 
 @jit
 def units(m: Any, y: Any) -> Any:
-    """A difference of rewards in today's unit, on the grid; the unit will follow what lies beyond `FARTHEST`."""
+    """A difference of rewards in today's unit, on the grid. The unit will follow what is out of range."""
     y = max(-FARTHEST, min(FARTHEST, y / m.unit))
     return math.floor(y / GRID + 0.5) * GRID
 
