@@ -143,9 +143,8 @@ class Search:
         self.fits, self.cells, self.w, self.largest, self.work = fits, cells, w, largest, work
         self.n = len(cells.y)
         self.first = max(0, self.n - max(RECENT, RECENT // 10 * min(fits.arms, 20)))
-        self.recent = Cells(
-            cells.arm[self.first :], cells.y[self.first :], cells.moves[self.first :], cells.reach
-        )
+        later = slice(self.first, None)
+        self.recent = Cells(cells.arm[later], cells.y[later], cells.moves[later], cells.reach)
         self.count, self.mean, self.spread = moments(cells, fits.arms)
 
     def run(self) -> None:
