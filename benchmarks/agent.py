@@ -1,4 +1,4 @@
-"""How fast an agent is in a service: tickets in memory, late rewards, and the journal.
+"""How fast an agent is in a service: in memory, with late rewards, with what people set, and with a journal.
 
     python benchmarks/agent.py [FOLDER]
 
@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import collections
 import os
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from measure import best_of
@@ -25,6 +27,14 @@ from measure import best_of
 import kalmanbandits as kb
 
 REWARDS = np.random.default_rng(0).normal(0, 100, 20_000).tolist()
+SETTINGS: dict[str, dict[str, Any]] = {
+    "nothing set": {},
+    "arms=[…]": {"arms": ["a", "b"]},
+    "minimize=True": {"minimize": True},
+    "minimum_share=0.05": {"minimum_share": 0.05},
+    "clip=0.01": {"clip": 0.01},
+    "history=True": {"history": True},
+}
 
 
 def in_order(policy: kb.Policy) -> float:
@@ -34,6 +44,17 @@ def in_order(policy: kb.Policy) -> float:
     def play() -> None:
         for reward in REWARDS:
             agent.tell(agent.ask(), reward)
+
+    return best_of(play) / len(REWARDS) * 1e6
+
+
+def one_at_a_time(policy: kb.Policy, **settings: Any) -> float:
+    """Microseconds for `select` + `update`."""
+    agent = kb.Agent(policy, **settings)
+
+    def play() -> None:
+        for reward in REWARDS:
+            agent.update(agent.select(), reward)
 
     return best_of(play) / len(REWARDS) * 1e6
 
@@ -54,7 +75,7 @@ def delayed(policy: kb.Policy, delay: int) -> float:
 def durable(
     folder: Path, policy: kb.Policy, threads: int, pairs: int, fsync: bool = True
 ) -> tuple[float, ...]:
-    """Pairs a second, and the median and 99th percentile of one call in milliseconds."""
+    """Pairs per second, and the median and 99th percentile of one call in milliseconds."""
     latencies: list[list[float]] = [[] for _ in range(threads)]
 
     def work(agent: kb.Agent, mine: list[float]) -> None:
@@ -78,6 +99,32 @@ def durable(
     return threads * pairs / seconds, *(1e3 * np.quantile(calls, [0.5, 0.99]))
 
 
+def shared(folder: Path, policy: kb.Policy, processes: int, pairs: int) -> float:
+    """Pairs per second of several processes on one journal."""
+    path = folder / f"shared-{processes}"
+    kb.Agent.open(path, policy).close()
+    script = (
+        "import sys, kalmanbandits as kb\n"
+        "with kb.Agent.open(sys.argv[1]) as agent:\n"
+        "    print(flush=True), input()\n"
+        "    for _ in range(int(sys.argv[2])): agent.tell(agent.ask(), 1.0)\n"
+    )
+    command = [sys.executable, "-c", script, str(path), str(pairs)]
+    workers = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(processes)
+    ]
+    for worker in workers:
+        worker.stdout.readline()  # type: ignore[union-attr]
+    start = time.perf_counter()
+    for worker in workers:
+        worker.stdin.write("go\n")  # type: ignore[union-attr]
+        worker.stdin.flush()  # type: ignore[union-attr]
+    for worker in workers:
+        worker.communicate()
+    return processes * pairs / (time.perf_counter() - start)
+
+
 def bare_flush(folder: Path, times: int = 500) -> float:
     """Milliseconds of a write of 33 bytes and `fdatasync`, the median."""
     handle = os.open(folder / "bare", os.O_RDWR | os.O_CREAT)
@@ -98,11 +145,17 @@ def measure(folder: Path, say: Callable[[str], None] = print) -> None:
     for name, policy in policies.items():
         late = "".join(f"{delayed(policy, delay):9.2f}" for delay in (5, 20, 200))
         say(f"{name:32s} {in_order(policy):8.2f}{late}")
+    say("\nin memory, select + update, UCB, µs")
+    for name, settings in SETTINGS.items():
+        say(f"{name:32s} {one_at_a_time(kb.UCB(arms=2), **settings):8.2f}")
     say(f"\nwrite + fdatasync alone: {bare_flush(folder):.3f} ms")
     say("journal, UBSS s=2                pairs/s   a call: median    99 %")
     for threads, pairs in ((1, 5000), (2, 3000), (4, 2000), (16, 1000)):
         rate, median, high = durable(folder, kb.UBSS(arms=2), threads, pairs)
         say(f"fsync, {threads:2d} threads              {rate:10.0f} {median:13.3f} ms {high:7.3f} ms")
+    for processes in (1, 2, 4):
+        rate = shared(folder, kb.UBSS(arms=2), processes, 1000)
+        say(f"fsync, {processes:2d} processes            {rate:10.0f}")
     rate, median, high = durable(folder, kb.UBSS(arms=2), 1, 20_000, fsync=False)
     say(f"fsync=False,  1 thread         {rate:10.0f} {median:13.3f} ms {high:7.3f} ms")
 

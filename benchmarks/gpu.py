@@ -1,10 +1,11 @@
-"""The card against the CPU: the same choices, and how fast.
+"""The GPU against the CPU: the same choices, and how fast.
 
     make bench-gpu          (or: python benchmarks/gpu.py [--quick])
 
-Counts the runs in which card and CPU part, for every policy on several systems; times the card in both
-precisions, and the full-size figure of the paper; holds single precision against double. Everything goes to
-`benchmarks/gpu.json`, from which `benchmarks/speed.py` writes its section.
+Times the kernels alone and what a user gets from `simulate` and `run_study`, dataset and store included, in
+both precisions; the full-size figure of the paper; the start of a process with and without kernels on disk.
+Counts the runs in which GPU and CPU part, for every policy on several systems, and holds single precision
+against double. Everything goes to `benchmarks/gpu.json`, from which `benchmarks/speed.py` writes its section.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ import os
 import platform
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 import warnings
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -27,13 +31,17 @@ import numpy as np
 
 import kalmanbandits as kb
 from kalmanbandits.policies import POLICIES
-from kalmanbandits.simulation import gpu, gpu_kernel
+from kalmanbandits.simulation.batch import Batch
 from kalmanbandits.simulation.gpu_compiler import cuda
+from kalmanbandits.simulation.gpu_groups import group_policies
+from kalmanbandits.simulation.gpu_lane import Lane
+from kalmanbandits.simulation.simulate import simulate_together
 
 HERE = Path(__file__).parent
 RUNS, ROUNDS = 500, 1000  # of every comparison with the CPU
 TOLERANCE = 1e-10  # of regret, relative
-FULL_CARD = 1 << 20  # threads: several times what a card holds at once, so that its last wave costs little
+FULL = 1 << 19  # threads: several times what a GPU holds at once, so that its last wave costs little
+REPEATS = 5
 
 SYSTEMS: dict[str, kb.LinearGaussianSystem] = {
     "rotation 5π/8": kb.systems.rotation(theta=5 * np.pi / 8),
@@ -69,8 +77,8 @@ def _has_kernel(spec: Any) -> bool:
 
 
 def compare(task: tuple[str, str, int]) -> dict[str, Any]:
-    """Runs in which the card and the CPU part: another arm, or another regret."""
-    warnings.simplefilter("ignore")  # the card is not filled here, and need not be
+    """Runs in which GPU and CPU part: another arm, or another regret."""
+    warnings.simplefilter("ignore")  # the GPU is not filled here, and need not be
     where, name, runs = task
     system = SYSTEMS[where]
     spec = players(system)[name]
@@ -109,42 +117,46 @@ def comparisons(quick: bool) -> list[dict[str, Any]]:
         return list(pool.map(compare, tasks))
 
 
-def group(spec: Any, precision: str, runs: int, rounds: int) -> Any:
-    system = SYSTEMS["rotation 5π/8"]
-    points = np.array([rounds], np.int64)
-    batch = gpu.CardBatch(
-        system, [spec], rounds, range(runs), 0, points, False, names=["it"], precision=precision
-    )
-    return gpu._Group([gpu._Job(batch, 0)])
+def best_of(action: Callable[[], object], repeats: int = REPEATS) -> tuple[float, float]:
+    """The least and the median wall time of several calls, after one that is not counted."""
+    action()
+    times = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        found = action()
+        times.append(time.perf_counter() - began)
+        del found  # its memory is given back outside the clock
+    return min(times), float(np.median(times))
 
 
-def speed(name: str, spec: Any, precision: str, rounds: int = 10_000) -> dict[str, Any]:
-    """Rounds a second of one policy, environment included, on a full card: the best of three."""
+def kernel(name: str, spec: Any, precision: str, rounds: int = 10_000) -> dict[str, Any]:
+    """Rounds per second of the launches of one policy alone, environment included, on a full GPU."""
+    system, points = SYSTEMS["rotation 5π/8"], np.array([rounds], np.int64)
+    batch = Batch(system, (name,), (spec,), rounds, range(FULL), 0, points, False)
     began = time.perf_counter()
-    made = group(spec, precision, FULL_CARD, rounds)
-    kernel = next(iter(gpu_kernel.compiled(made.kind).overloads.values()))
-    compiling = time.perf_counter() - began
-    runs = min(FULL_CARD, made.most_threads())
-    best = math.inf
-    for _ in range(3):
-        marks = [time.perf_counter()]
-        made.play(slice(0, runs), lambda rounds, marks=marks: marks.append(time.perf_counter()))
-        best = min(best, marks[-1] - marks[0])
+    groups = group_policies([batch], precision)
+    compiled = next(iter(groups[0].compiled(None).overloads.values()))
+    compilation = time.perf_counter() - began
+    lane = Lane(groups, FULL, concurrent.futures.ThreadPoolExecutor(1), threading.Event())
+    memory = lane.carve(groups[0], FULL)
+    memory["owners"].copy_to_device(np.zeros(FULL, np.int32))
+    memory["keys"].copy_to_device(np.arange(FULL, dtype=np.uint64))
+    seconds, _ = best_of(lambda: lane.play_rounds(0, memory, FULL), 3)
     return {
         "policy": name,
         "precision": precision,
-        "rate": runs * rounds / best,
-        "place": made.kind.place,
-        "registers": kernel.regs_per_thread,
-        "bytes": int(made.fresh[0].nbytes),
-        "doubles": kernel.library.get_asm_str().count(".f64"),
-        "compilation": compiling,
+        "rate": FULL * rounds / seconds,
+        "place": groups[0].kind.place,
+        "registers": compiled.regs_per_thread,
+        "bytes": int(groups[0].fresh[0].nbytes),
+        "doubles": compiled.library.get_asm_str().count(".f64"),
+        "compilation": compilation,
     }
 
 
-def speeds(quick: bool) -> list[dict[str, Any]]:
+def policies() -> dict[str, Any]:
     system = SYSTEMS["rotation 5π/8"]
-    policies = {
+    return {
         "UBSS s=1": kb.UBSS(arms=2, window=1),
         "UBSS s=2": kb.UBSS(arms=2, window=2),
         "UBSS s=3": kb.UBSS(arms=2, window=3),
@@ -153,46 +165,157 @@ def speeds(quick: bool) -> list[dict[str, Any]]:
         "Random": kb.Random(arms=2),
         "KalmanGreedy": kb.KalmanGreedy(system),
     }
-    chosen = list(policies)[:1] if quick else list(policies)
-    return [speed(name, policies[name], precision) for name in chosen for precision in ("float64", "float32")]
 
 
-def figure(quick: bool, precision: str = "float64") -> dict[str, Any]:
-    """The paper's figure in full size: 201 angles × 1000 runs × 10⁴ rounds × 4 policies."""
+def speeds(quick: bool) -> list[dict[str, Any]]:
+    """The kernel of each policy, and the same policy through `simulate` with its default checkpoints."""
+    found = []
+    for name, spec in list(policies().items())[: 1 if quick else None]:
+        for precision in ("float64", "float32"):
+            line = kernel(name, spec, precision)
+            line["user"] = user(1_000_000, 10_000, {name: spec}, repeats=2, precision=precision)["rate"]
+            found.append(line)
+    return found
+
+
+def user(
+    runs: int, rounds: int, chosen: dict[str, Any], repeats: int = REPEATS, **options: Any
+) -> dict[str, Any]:
+    """Rounds per second of `simulate`, from the call to the dataset."""
+    system = SYSTEMS["rotation 5π/8"]
+
+    def play() -> Any:
+        return kb.simulate(system, chosen, rounds=rounds, runs=runs, backend="gpu", **options)
+
+    best, median = best_of(play, repeats)
+    total = rounds * runs * len(chosen)
+    return {
+        "runs": runs,
+        "rounds": rounds,
+        "policies": len(chosen),
+        "seconds": best,
+        "rate": total / best,
+        "median_rate": total / median,
+        **options,
+    }
+
+
+def calls(quick: bool) -> list[dict[str, Any]]:
+    """The documentation's example in several sizes."""
+    one = {"UBSS": kb.UBSS(arms=2, window=1)}
+    four = {name: policies()[name] for name in ("UBSS s=1", "UCB", "SlidingWindowUCB", "Random")}
+    found = [user(100_000, 10_000, one), user(262_144, 2_000, one)]
+    if not quick:
+        found += [user(1_000_000, 10_000, one, 3), user(1_000_000, 10_000, one, 3, precision="float32")]
+        found += [
+            user(100_000, 10_000, one, keep="moments"),
+            user(10_000_000, 10_000, one, 1, keep="moments"),
+        ]
+        found += [user(1_000_000, 10_000, four, 1, keep="moments")]
+    return found
+
+
+FIGURE = """
+name = "figure"
+rounds = {rounds}
+runs = {runs}
+seed = {seed}
+checkpoints = 20
+measures = ["regret"]
+[[systems]]
+family = "rotation"
+theta = {{ from = 0, to = "2*pi", count = {angles} }}
+[[policies]]
+policy = "UBSS"
+constants = "as_printed"
+window = 1
+[[policies]]
+policy = "UCB"
+scale = 1.0
+[[policies]]
+policy = "SlidingWindowUCB"
+window = 1214
+scale = 1.0
+[[policies]]
+policy = "Random"
+"""
+
+
+def figure(quick: bool) -> dict[str, Any]:
+    """The paper's figure in full size, 201 angles × 1000 runs × 10⁴ rounds × 4 policies, by both ways."""
+    from kalmanbandits.studies import run_study
+    from kalmanbandits.studies.document.spec import parse_study
+
     angles, runs, rounds = (5, 100, 1000) if quick else (201, 1000, 10_000)
-    points = np.array([rounds * (i + 1) // 20 for i in range(20)], np.int64)
-    systems = [kb.systems.rotation(theta=theta) for theta in np.linspace(0, 2 * np.pi, angles)]
-    times = []
-    for attempt in range(3):  # the first one compiles
-        began = time.perf_counter()
-        batches = []
-        for system in systems:
-            policies = {
+    regret: list[float] = []
+
+    def together() -> None:
+        worlds = []
+        for theta in np.linspace(0, 2 * np.pi, angles):
+            system = kb.systems.rotation(theta=theta)
+            chosen = {
                 "UBSS": kb.UBSS.as_printed(system),
                 "UCB": kb.UCB(arms=2, scale=1.0),
                 "SW-UCB": kb.SlidingWindowUCB(arms=2, window=1214, scale=1.0),
                 "Random": kb.Random(arms=2),
             }
-            what = (system, list(policies.values()), rounds, range(runs), attempt, points, False)
-            batches.append(gpu.CardBatch(*what, names=list(policies), precision=precision))
-        gpu.play_together(batches)
-        regret = np.array([batch.sums[:, :, -1, 0].mean(axis=1) / rounds for batch in batches])
-        times.append(time.perf_counter() - began)
+            worlds.append((system, chosen, range(runs)))
+        results = simulate_together(worlds, rounds, 0, 20)
+        last = [result.regret.values[:, :, -1].mean(axis=1) / rounds for result in results]
+        regret[:] = np.mean(last, axis=0).tolist()
+
+    def study() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            run_study(
+                parse_study(FIGURE.format(angles=angles, runs=runs, rounds=rounds, seed=0)),
+                Path(folder) / "store",
+                backend="gpu",
+            )
+
+    began = time.perf_counter()
+    together()
+    first = time.perf_counter() - began
+    seconds, through_study = best_of(together)[0], best_of(study, 2)[0]
     return {
-        "precision": precision,
         "angles": angles,
         "runs": runs,
         "rounds": rounds,
-        "first": times[0],
-        "seconds": min(times[1:]),
-        "regret": regret.mean(axis=0).tolist(),
+        "first": first,
+        "seconds": seconds,
+        "study": through_study,
+        "regret": regret,
     }
+
+
+START = """
+import sys, time
+import numpy, scipy, numba, xarray
+import kalmanbandits as kb
+system = kb.systems.rotation(theta=1.0)
+began = time.perf_counter()
+kb.simulate(system, {"UBSS": kb.UBSS(arms=2, window=1)}, rounds=1000, runs=1000, backend="gpu")
+print(time.perf_counter() - began)
+"""
+
+
+def start(quick: bool) -> dict[str, float]:
+    """Seconds of the first call in a process, when the kernel must be compiled and when it is on disk."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = os.environ | {"NUMBA_CACHE_DIR": folder}
+        times = []
+        for _ in range(3):
+            command = [sys.executable, "-W", "ignore", "-c", START]
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+            times.append(float(done.stdout))
+    return {"compiling": times[0], "from_disk": min(times[1:])}
 
 
 def machine() -> dict[str, str]:
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    card, driver = subprocess.run(query, capture_output=True, text=True, check=True).stdout.split(", ")
-    found = {"card": card.strip(), "driver": driver.strip(), "python": platform.python_version()}
+    name, driver = (
+        subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()[0].split(", ")
+    )
+    found = {"gpu": name.strip(), "driver": driver.strip(), "python": platform.python_version()}
     for package in ("numba", "numba-cuda", "numpy"):
         found[package] = version(package)
     return found
@@ -203,7 +326,8 @@ def main(quick: bool) -> int:
     cuda.get_current_device()
     result: dict[str, Any] = {"machine": machine()}
     print(result["machine"], flush=True)
-    for name, part in (("speeds", speeds), ("figure", figure), ("comparisons", comparisons)):
+    parts = {"calls": calls, "start": start, "figure": figure, "speeds": speeds, "comparisons": comparisons}
+    for name, part in parts.items():
         began = time.perf_counter()
         result[name] = part(quick)
         print(f"{name}: {time.perf_counter() - began:.0f} s", flush=True)
@@ -213,7 +337,7 @@ def main(quick: bool) -> int:
             (HERE / "gpu.json").write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
     runs = sum(line["runs"] for line in result["comparisons"])
     differ = sum(line["differ"] for line in result["comparisons"])
-    print(f"{differ} of {runs} runs differ between card and CPU")
+    print(f"{differ} of {runs} runs differ between GPU and CPU")
     return 1 if differ > runs / 10_000 else 0
 
 

@@ -58,13 +58,13 @@ def online(policy: kb.Policy, rounds: int = 20_000) -> float:
 
 
 def batch(policy: Any, system: Any = SYSTEM, rounds: int = 100_000, runs: int = 4, repeats: int = 9) -> float:
-    """Nanoseconds a round on one core, environment included."""
+    """Nanoseconds per round on one core, environment included."""
     options: dict[str, Any] = {"rounds": rounds, "runs": runs, "threads": 1, "checkpoints": 1}
     return best_of(lambda: kb.simulate(system, {"it": policy}, **options), repeats) / (rounds * runs) * 1e9
 
 
 def against_cpp(repeats: int = 3) -> dict[str, dict[str, float]]:
-    """Nanoseconds a round of this library and of the two C++ loops, taken in turns; the regret must agree."""
+    """Nanoseconds per round of this library and the two C++ loops, taken in turns; the regret must agree."""
     rounds, runs = 100_000, 4
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "loop"
@@ -77,10 +77,10 @@ def against_cpp(repeats: int = 3) -> dict[str, dict[str, float]]:
                 found["library"].append(batch(policy, rounds=rounds, runs=runs, repeats=5))
                 for label, generator in (("same generator", "philox"), ("standard", "std")):
                     command = [str(program), code, generator, str(rounds), str(runs), "5"]
-                    told = subprocess.run(
+                    done = subprocess.run(
                         command, input=_numbers(), capture_output=True, text=True, check=True
                     )
-                    nanoseconds, regret = map(float, told.stdout.split())
+                    nanoseconds, regret = map(float, done.stdout.split())
                     found[label].append(nanoseconds)
                     if generator == "philox":
                         ours = kb.simulate(SYSTEM, {"it": policy}, rounds=rounds, runs=runs, checkpoints=1)
@@ -98,7 +98,7 @@ def _numbers() -> str:
 
 
 def peers(seconds: float = 3.0) -> dict[str, Any] | None:
-    """Rounds a second of the other libraries, or nothing where their environment is not there."""
+    """Rounds per second of the other libraries, or nothing where their environment is not there."""
     if not PEERS.exists():
         return None
     rounds = 1_000_000
@@ -106,8 +106,8 @@ def peers(seconds: float = 3.0) -> dict[str, Any] | None:
     with tempfile.TemporaryDirectory() as folder:
         np.save(Path(folder) / "rewards.npy", means + noise[:, None])
         command = [str(PEERS), str(HERE / "peers" / "play.py"), f"{folder}/rewards.npy", str(seconds)]
-        told = subprocess.run(command, capture_output=True, text=True, check=True)
-    found: dict[str, Any] = json.loads(told.stdout)
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
@@ -180,8 +180,8 @@ def start_up() -> dict[str, float]:
     played = []
     for _ in range(4):
         command = [sys.executable, "-c", simulation, str(time.time())]
-        told = subprocess.run(command, capture_output=True, text=True, check=True)
-        played.append(float(told.stdout.split()[-1]))
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        played.append(float(done.stdout.split()[-1]))
     return {
         "import": ours[0] - bare[0],
         "names": used[0] - bare[0],
@@ -212,8 +212,8 @@ def memory() -> dict[str, float]:
             f"kb.simulate(s, {{'UBSS': kb.UBSS(arms=2)}}, rounds={rounds}, runs=1);"
             "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
         )
-        told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-        found[f"{rounds:,}"] = float(told.stdout)
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+        found[f"{rounds:,}"] = float(done.stdout)
     return found
 
 

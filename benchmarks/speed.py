@@ -3,7 +3,7 @@
     make bench          (or: python benchmarks/speed.py; --peers measures the other libraries alone)
 
 Everything but the section on the GPU, which `make bench-gpu` measures where there is one and writes alone
-(--card), comes from one run on one machine.
+(--gpu), comes from one run on one machine.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import numba
 import numpy as np
 
 import kalmanbandits as kb
-from kalmanbandits.studies.manifest import processor
+from kalmanbandits.studies.store.manifest import processor
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
 HERE = Path(__file__).parent
-CARD = "## On a card"
+GPU = "## On a GPU"
 OURS, SAME, STANDARD = "this library", "C++, same generator", "C++, standard library"
 
 
@@ -54,11 +54,11 @@ def main(only_peers: bool) -> None:
     picture(result, HERE / "speed.png")
 
 
-def write_card() -> None:
+def write_gpu() -> None:
     """Write the section on the GPU anew, from `gpu.json`, and leave the rest of the report as it is."""
     path = HERE / "speed.md"
     found = json.loads((HERE / "gpu.json").read_text(encoding="utf-8"))
-    rest = path.read_text(encoding="utf-8").split(CARD)[0].rstrip()
+    rest = path.read_text(encoding="utf-8").split(GPU)[0].rstrip()
     path.write_text(f"{rest}\n\n{_gpu(found)}\n", encoding="utf-8")
 
 
@@ -84,7 +84,7 @@ def page(result: dict[str, Any]) -> str:
         "it, but for the other libraries, which are given the rewards. CPU time of one core, the best of "
         f"several repeats. {processor()}, Python {platform.python_version()}, Numba {numba.__version__}, "
         f"NumPy {np.__version__}.",
-        "![rounds a second](speed.png)",
+        "![rounds per second](speed.png)",
         *([_cpp(result["cpp"])] if "cpp" in result else []),
         *([_peers(result)] if result.get("peers") else []),
         _growth(result["growth"]),
@@ -105,7 +105,7 @@ def _cpp(found: dict[str, dict[str, float]]) -> str:
         ours, same, standard = times["library"], times["same generator"], times["standard"]
         numbers = [f"{ours:.1f}", f"{same:.1f}", f"{standard:.1f}"]
         rows.append([name, *numbers, f"{ours / same:.2f}", f"{ours / standard:.2f}"])
-    head = ["ns a round", OURS, SAME, STANDARD, "ratio to the first", "ratio to the second"]
+    head = ["ns per round", OURS, SAME, STANDARD, "ratio to the first", "ratio to the second"]
     return (
         "## Against the same loop in C++\n\n"
         "`loop.cpp`, `g++ -O3 -march=native`. With the same generator it is the same job: the regret agrees "
@@ -128,7 +128,7 @@ def _peers(result: dict[str, Any]) -> str:
     rows.insert(0, [OURS, *(f"{ours[job]:,.0f}" for job in ours)])
     return (
         "## Against other libraries\n\n"
-        "Rounds a second on one core, and how many times as fast this library is. Each is used as its "
+        "Rounds per second on one core, and how many times as fast this library is. Each is used as its "
         "documentation shows, with a user's own system; UBSS is emulated by the linear bandit that comes "
         "nearest, on the last reward in the column of the arm that gave it. SMPyBandits needs an older SciPy "
         f"than the others.\n\n{table(['', *ours], rows)}"
@@ -154,7 +154,7 @@ def _rest(result: dict[str, Any]) -> str:
     peak = ", ".join(f"{mib:.0f} MiB for {rounds} rounds" for rounds, mib in result["memory"].items())
     return (
         "## Policies, start-up, memory\n\n"
-        f"{table(['', 'select + update, µs', 'batch, ns a round'], rows)}\n\n"
+        f"{table(['', 'select + update, µs', 'batch, ns per round'], rows)}\n\n"
         f"Importing the package costs {max(costs['import'], 0):.2f} s of CPU time beyond NumPy, SciPy and "
         f"Numba, and {costs['names']:.2f} s with its main names used; `kalmanbandits --help` answers in "
         f"{costs['help']:.2f} s. Once the kernels are on disk, a new process has played its rounds "
@@ -164,36 +164,48 @@ def _rest(result: dict[str, Any]) -> str:
 
 
 def _gpu(found: dict[str, Any]) -> str:
-    m, figure = found["machine"], found["figure"]
+    m, figure, started = found["machine"], found["figure"], found["start"]
     rates: dict[str, dict[str, Any]] = {}
     for line in found["speeds"]:
         rates.setdefault(line["policy"], {})[line["precision"]] = line
     rows = []
     for name, by in rates.items():
         double, single = by["float64"], by["float32"]
-        numbers = [f"{double['rate'] / 1e9:.2f}", f"{single['rate'] / 1e9:.2f}"]
+        numbers = [f"{line[key] / 1e9:.1f}" for line in (double, single) for key in ("rate", "user")]
         rows.append([name, *numbers, f"{double['place']}, {single['place']}", f"{single['doubles']}"])
+    head = ["10⁹ rounds per second", "float64: kernel", "`simulate`", "float32: kernel", "`simulate`"]
+    head += ["memories lie in", "double operations in float32"]
+    sizes = []
+    for line in found["calls"]:
+        options = ", ".join(f"{key}={line[key]}" for key in ("precision", "keep") if key in line)
+        size = [f"{line['runs']:,}", f"{line['rounds']:,}", str(line["policies"]), options or "—"]
+        sizes.append([*size, f"{line['seconds']:.3f}", f"{line['rate'] / 1e9:.1f}"])
     compared = found["comparisons"]
     runs, differ = sum(line["runs"] for line in compared), sum(line["differ"] for line in compared)
     gap, z = (max(abs(line[key]) for line in compared) for key in ("gap", "float32_z"))
     names, systems = ({line[key] for line in compared} for key in ("policy", "system"))
-    head = ["10⁹ rounds a second", "float64", "float32", "memories lie in", "double operations in float32"]
     return (
-        f"{CARD}\n\n"
-        f"Written by `make bench-gpu`: {m['card']}, driver {m['driver']}, Python {m['python']}, numba-cuda "
-        f"{m['numba-cuda']}, Numba {m['numba']}, NumPy {m['numpy']}. Compilation is not counted, the way to "
-        f"the card is.\n\n{table(head, rows)}\n\n"
+        f"{GPU}\n\n"
+        f"Written by `make bench-gpu`: {m['gpu']}, driver {m['driver']}, Python {m['python']}, numba-cuda "
+        f"{m['numba-cuda']}, Numba {m['numba']}, NumPy {m['numpy']}. Kernels are compiled. *Kernel*: the "
+        "launches alone. *`simulate`*: from the call to the dataset, a million runs of 10,000 rounds with "
+        f"the default 100 checkpoints.\n\n{table(head, rows)}\n\n"
+        "`simulate` with UBSS s=1 (or with it, UCB, SW-UCB and Random), the best of several calls:\n\n"
+        f"{table(['runs', 'rounds', 'policies', 'options', 'seconds', '10⁹ rounds per second'], sizes)}\n\n"
+        f"The first call of a process takes {started['compiling']:.1f} s where its kernel has to be compiled "
+        f"and {started['from_disk']:.1f} s where it is on disk, the start of CUDA included.\n\n"
         f"The paper's figure in full size ({figure['angles']} angles × {figure['runs']:,} runs × "
-        f"{figure['rounds']:,} rounds × UBSS, UCB, SW-UCB, Random) takes {figure['seconds']:.2f} s after "
-        f"compilation, everything included ({figure['first']:.1f} s the first time).\n\n"
-        f"Card and CPU, {len(names)} policies on {len(systems)} systems: {differ} of {runs:,} runs differ in "
+        f"{figure['rounds']:,} rounds × UBSS, UCB, SW-UCB, Random) takes {figure['seconds']:.2f} s from the "
+        f"systems to the datasets, and {figure['study']:.2f} s by `run_study`, its store on disk "
+        "included.\n\n"
+        f"GPU and CPU, {len(names)} policies on {len(systems)} systems: {differ} of {runs:,} runs differ in "
         "a choice, or in regret by more than 1e-10 relative; where the choices agree, regret does to "
         f"{gap:.0e}. Mean regret in single precision is within {z:.2f} standard errors of double everywhere."
     )
 
 
 def picture(result: dict[str, Any], path: Path) -> None:
-    """Rounds a second on the UBSS job, all of them on one logarithmic axis."""
+    """Rounds per second on the UBSS job, all of them on one logarithmic axis."""
     bars: dict[str, float] = {}
     for library, jobs in (result.get("peers") or {}).items():
         if isinstance(jobs.get("UBSS"), float):
@@ -205,12 +217,12 @@ def picture(result: dict[str, Any], path: Path) -> None:
         bars[f"{OURS}, one core"] = 1e9 / times["library"]
     for line in (result["gpu"] or {}).get("speeds", []):
         if line["policy"] == "UBSS s=1":
-            bars[f"{OURS}, {result['gpu']['machine']['card']}, {line['precision']}"] = line["rate"]
+            bars[f"{OURS}, {result['gpu']['machine']['gpu']}, {line['precision']}"] = line["rate"]
     figure, axes = plt.subplots(figsize=(8, 0.36 * len(bars) + 1), layout="constrained")
     colours = ["#1f5c99" if name.startswith(OURS) else "#b0b7bf" for name in bars]
     axes.barh(list(bars), list(bars.values()), color=colours)
     axes.set_xscale("log")
-    axes.set_xlabel("rounds a second, UBSS with s = 1 on the paper's system")
+    axes.set_xlabel("rounds per second, UBSS with s = 1 on the paper's system")
     axes.bar_label(axes.containers[0], [f"{rate:.2g}" for rate in bars.values()], padding=3)
     axes.set_xlim(1e3, 3 * max(bars.values()))
     axes.spines[["top", "right"]].set_visible(False)
@@ -218,7 +230,7 @@ def picture(result: dict[str, Any], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    if "--card" in sys.argv[1:]:
-        write_card()
+    if "--gpu" in sys.argv[1:]:
+        write_gpu()
     else:
         main("--peers" in sys.argv[1:])

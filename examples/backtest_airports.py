@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from kalmanbandits.backtesting import backtest, line_up, recommend
+from kalmanbandits.backtesting.deployment import Origin
 from kalmanbandits.backtesting.report import write_backtest
 from kalmanbandits.systems import Replay
 
@@ -26,13 +27,15 @@ PLAYERS = [
 
 
 def compare(name: str) -> str:
-    replay = Replay(DATA / f"airport_{name}.csv")
+    path = DATA / f"airport_{name}.csv"
+    replay = Replay(path)
     found = line_up(replay, PLAYERS)
     result = backtest(replay, found.policies, left_out=found.left_out)
     said = recommend(result)
     print(f"{name}: {said}\n")
     if len(sys.argv) > 1:
-        write_backtest(result, Path(sys.argv[1]) / name, f"Airports of New York, 2013: {name}")
+        title = f"Airports of New York, 2013: {name}"
+        write_backtest(result, Path(sys.argv[1]) / name, title, Origin(path, {}))
     return said.verdict
 
 

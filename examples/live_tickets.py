@@ -1,5 +1,7 @@
 """An agent in a service whose answers come late, out of order or never, and which may stop at any moment.
 
+Its arms have names, and what it hears are costs: the fewer minutes the better.
+
 python examples/live_tickets.py
 """
 
@@ -17,6 +19,7 @@ def minutes(route: int, hour: float) -> float:
 
 
 random.seed(0)
+ROUTES = ["bridge", "ring", "tunnel", "valley"]  # the last one is opened on the way
 folder = Path(tempfile.mkdtemp()) / "routes"
 under_way: list[
     tuple[float, kb.agent.Ticket, float]
@@ -24,23 +27,26 @@ under_way: list[
 delivered = lost = 0
 
 for day in range(4):  # the service is started anew each day: the journal goes on where it was
-    with kb.Agent.open(folder, kb.KFMANB(arms=3), seed=0) as agent:
+    with kb.Agent.open(folder, kb.KFMANB(arms=3), seed=0, arms=ROUTES[:3], minimize=True) as agent:
         assert agent.open_tickets == tuple(sorted(ticket for _, ticket, _ in under_way))
         for hour in (24.0 * day + tick / 4 for tick in range(96)):
-            ticket = agent.ask(available=[0, 1] if 20 <= hour % 24 < 22 else None)  # route 2 closes at night
-            took = minutes(ticket.arm, hour)
+            night = 20 <= hour % 24 < 22  # when the tunnel is closed
+            ticket = agent.ask(
+                available=[route for route in agent.arms if route != "tunnel"] if night else None
+            )
+            took = minutes(ROUTES.index(ticket.arm), hour)
             under_way.append((hour + took / 60, ticket, took))
 
-            arrived = [(number, -took) for when, number, took in under_way if when <= hour]
+            arrived = [(number, took) for when, number, took in under_way if when <= hour]
             under_way = [entry for entry in under_way if entry[0] > hour]
             if random.random() < 0.05 and arrived:
                 agent.expire(arrived.pop()[0])  # a parcel that nobody will ever hear of again
                 lost += 1
-            agent.tell_many(arrived)  # the shorter the better, so minutes count against a route
+            agent.tell_many(arrived)
             delivered += len(arrived)
         if day == 1:
-            new = agent.add_arm()  # a fourth route is opened …
-            agent.retire_arm(0)  # … and the first one closed
+            agent.add_arm("valley")  # a fourth route is opened …
+            agent.retire_arm("bridge")  # … and the first one closed
         if day == 3:
             print(agent.explain())
             why = agent.explain().why
@@ -48,18 +54,18 @@ for day in range(4):  # the service is started anew each day: the journal goes o
 # A reward counts once, also when the sender repeats itself after a restart.
 with kb.Agent.open(folder) as agent:
     when, ticket, took = under_way[0]
-    agent.tell(ticket, -took)
+    agent.tell(ticket, took)
     try:
-        agent.tell(ticket, -took)
+        agent.tell(ticket, took)
     except kb.errors.RoundError as error:
         print(error)
         repeated = True
 
 assert repeated
 assert agent.rounds == delivered + lost + 1 == 4 * 96 - len(under_way) + 1
-assert agent.retired == (0,)
-assert agent.policy.arms == 4
-assert agent.memory["pulls"][new] > 20  # the new route was taken up
+assert agent.retired == ("bridge",)
+assert agent.arms == tuple(ROUTES)
+assert agent.memory["pulls"][ROUTES.index("valley")] > 20  # the new route was taken up
 assert why[0] == "retired"
 print(
     f"{delivered} delivered, {lost} lost, {len(agent.open_tickets)} under way, pulls {agent.memory['pulls']}"

@@ -9,13 +9,13 @@ DiscountedMean plays the arm with the best exponentially weighted mean reward, u
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 import kalmanbandits as kb
 from kalmanbandits.compilation import jit
-from kalmanbandits.testing import check_policy
+from kalmanbandits.testing import PROMISES, check_policy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +24,7 @@ class DiscountedMean(kb.Policy):
 
     arms: int
     rho: float = 0.9
+    unpromised: ClassVar[dict[str, str]] = dict.fromkeys(PROMISES, "it never explores")
 
     def fields(self) -> list[tuple[Any, ...]]:
         return [("mean", "f8", (self.arms,)), ("rho", "f8")]
@@ -60,6 +61,7 @@ class PlainDiscountedMean(kb.PlainPolicy):
 
     arms: int
     rho: float = 0.9
+    unpromised: ClassVar[dict[str, str]] = DiscountedMean.unpromised
 
     def fields(self) -> list[tuple[Any, ...]]:
         return [("mean", "f8", (self.arms,))]

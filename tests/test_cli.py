@@ -8,9 +8,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from numba.core.event import trigger_event
 
 import kalmanbandits
 from kalmanbandits.cli import answer
@@ -28,7 +30,7 @@ policy = "UCB"
 [[policies]]
 policy = "Random"
 """
-COMMANDS = ("run", "report", "reproduce", "check", "backtest", "fit", "list")
+COMMANDS = ("run", "plan", "merge", "report", "reproduce", "check", "backtest", "fit", "list")
 
 
 @pytest.fixture
@@ -115,19 +117,53 @@ def test_exit_codes(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     refused(3, "is not the store of a study", "run", str(study), "--out", str(tmp_path / "mine"), "--fresh")
     refused(3, "has no manifest.json", "report", str(tmp_path / "mine"))
     refused(3, "has no manifest.json", "report", str(tmp_path / "nowhere"))
-    refused(4, "No such file", "check", "none.toml")
+    refused(2, "No such file", "check", "none.toml")
+    refused(2, "a device or a pipe", "check", os.devnull)
+    refused(2, "a device or a pipe", "run", "/dev/zero")
     refused(2, "give either", "check")
     refused(2, "--set must be KEY=VALUE", "check", "--family", "rotation", "--set", "theta")
 
 
-def test_an_unfinished_store_has_no_report(
+def test_an_unfinished_store_has_a_report_of_what_is_there(
     study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
     assert answer(["run", str(study), "--out", str(out)]) == 0
     next(out.rglob("c.1.*")).unlink()
-    assert answer(["report", str(out)]) == 3
-    assert "is not complete: run the study again" in capsys.readouterr().err
+    assert answer(["report", str(out)]) == 0
+    assert "of the 66.7 % of the study that are there" in capsys.readouterr().err
+    assert "66.7 % of the study" in (out / "report.html").read_text(encoding="utf-8")
+
+
+def test_shards_are_merged(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parts = [str(tmp_path / f"part{i}") for i in (1, 2)]
+    for i, part in enumerate(parts, 1):
+        assert answer(["run", str(study), "--out", part, "--shard", f"{i}/2"]) == 0
+    assert "Shard 2/2 done (33.3 % of the study)" in capsys.readouterr().err
+    assert answer(["merge", *parts, "--out", str(tmp_path / "all")]) == 0
+    assert f"Merged into {tmp_path / 'all'}: complete" in capsys.readouterr().err
+    assert answer(["run", str(study), "--out", str(tmp_path / "whole")]) == 0
+    for cell in range(3):
+        one, other = (Results.open(tmp_path / name).measure("regret", cell) for name in ("all", "whole"))
+        assert one.identical(other)
+    assert answer(["merge", *parts]) == 0
+    assert answer(["merge", *parts]) == 3
+    assert "both hold runs 0–3 of cell 1" in capsys.readouterr().err
+    assert answer(["run", str(study), "--shard", "3/2"]) == 2
+
+
+def test_plan_says_what_it_costs(
+    study: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kalmanbandits.studies.plan.SECONDS", 0.02)
+    assert answer(["plan", str(study), "--runs", "1000", "--jobs", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert {line.split()[0] for line in lines[1:3]} == {"UCB", "Random"}
+    assert all("600 k" in line for line in lines[1:3])
+    assert " on 2 cores" in lines[-2]
+    assert (
+        lines[-1] == f"{lines[1].split()[0]} dominates: {round(float(lines[1].split()[-2]))} % of the whole."
+    )
 
 
 def test_a_full_disk_is_told(
@@ -136,7 +172,7 @@ def test_a_full_disk_is_told(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("kalmanbandits.studies.store.put", full)
+    monkeypatch.setattr("kalmanbandits.studies.store.store.put", full)
     assert answer(["run", str(study), "--out", str(tmp_path / "out"), "--fresh"]) == 4
     said = capsys.readouterr().err
     assert "No space left on device" in said
@@ -199,7 +235,7 @@ def test_ctrl_c_stops_and_says_how_to_go_on(study: Path, tmp_path: Path) -> None
     study.write_text(STUDY.replace("runs = 4", "runs = 100").replace("rounds = 200", "rounds = 1_000_000"))
     out = tmp_path / "out"
     with start(study, out) as process:
-        while not (out / "ledger").exists() and process.poll() is None:
+        while not (out / "manifest.json").exists() and process.poll() is None:
             time.sleep(0.05)
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
@@ -235,16 +271,40 @@ def test_a_bar_on_a_terminal(study: Path, tmp_path: Path) -> None:
     assert "left" in text
 
 
-def test_plain_lines_come_now_and_then(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def clock_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Sets the clock by which progress is measured."""
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    return lambda second: now.__setitem__(0, second)
+
+
+def test_compiling_is_said_and_not_counted(
+    capsys: pytest.CaptureFixture[str], clock_at: Callable[[float], None]
 ) -> None:
-    now = 100.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
+    """A kernel takes 30 seconds to compile while nothing moves: no time left is made up from that."""
+    with Reporter(sys.stderr) as reporter:
+        reporter.show(0, 10_000)
+        with trigger_event("numba:compile"):
+            for second in (110.0, 120.0, 130.0):
+                clock_at(second)
+                reporter.show(10, 10_000)
+        clock_at(140.0)
+        reporter.show(1010, 10_000)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == 3 * ["  0.1 %  10 of 10 k rounds  compiling"] + [
+        " 10.1 %  1.0 k of 10 k rounds  100 rounds/s  0:01:30 left"
+    ]
+
+
+def test_plain_lines_come_now_and_then(
+    capsys: pytest.CaptureFixture[str], clock_at: Callable[[float], None]
+) -> None:
     with Reporter(sys.stderr) as reporter:
         for second in range(21):
-            now = 100.0 + second
-            reporter.tell(1000 + 500 * second, 11_000)
-        reporter.tell(11_000, 11_000)
+            clock_at(100.0 + second)
+            reporter.show(1000 + 500 * second, 11_000)
+        reporter.show(11_000, 11_000)
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
         " 31.8 %  3.5 k of 11 k rounds  500 rounds/s  0:00:15 left",

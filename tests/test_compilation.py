@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 import kalmanbandits
+from kalmanbandits import compilation
 from kalmanbandits.compilation import entry, jit, routine
 
 SOURCE = Path(kalmanbandits.__file__).parent
@@ -60,11 +63,12 @@ register_kernel("Constant", score, update, skip)
 """
 
 
-def run(folder: Path, script: str = SCRIPT) -> tuple[float, int]:
+def run(folder: Path, script: str = SCRIPT, **environment: str) -> tuple[float, int]:
     """The index that a fresh process computes, and how often it found its machine code on disk."""
-    environment = {"PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": str(folder / "cache"), "PATH": ""}
+    where = {"PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": str(folder / "cache"), "PATH": ""} | environment
     command = [sys.executable, "-c", script, str(folder)]
-    output = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120)
+    output = subprocess.run(command, env=where, capture_output=True, text=True, timeout=120)
+    assert output.returncode == 0, output.stderr
     index, hits = output.stdout.split()
     return float(index), int(hits)
 
@@ -87,12 +91,25 @@ def test_editing_a_callee_is_seen_by_the_next_process(copied):
     assert run(copied) == (3.0, 1)  # the old sources' code is still there
 
 
-def test_a_file_cut_short_is_compiled_again(copied):
+def test_a_damaged_file_is_compiled_again(copied):
     run(copied)
     (file,) = (copied / "cache").rglob("score_once*.bin")
-    file.write_bytes(file.read_bytes()[:100])
-    assert run(copied) == (3.0, 0)
-    assert run(copied) == (3.0, 1)
+    sound = file.read_bytes()
+    middle = len(sound) // 2
+    for damaged in (sound[:100], sound[:middle] + bytes([sound[middle] ^ 1]) + sound[middle + 1 :]):
+        file.write_bytes(damaged)
+        assert run(copied) == (3.0, 0)
+    assert run(copied) == (3.0, 1)  # repaired
+
+
+def test_hundreds_of_damaged_files_are_all_noticed(tmp_path):
+    """In a process of its own, which would crash if damaged machine code were run."""
+    script = Path(__file__).with_name("damaged_kernels.py")
+    environment = {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(SOURCE.parent), "PATH": ""}
+    command = [sys.executable, str(script), "600"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.strip() == "600 damaged files, 0 used"
 
 
 def test_editing_a_kernel_outside_the_package_is_seen_too(copied):
@@ -109,6 +126,59 @@ def test_editing_a_kernel_outside_the_package_is_seen_too(copied):
 def test_a_folder_that_cannot_be_written_costs_a_compilation_and_nothing_else(copied):
     (copied / "cache").write_text("in the way")
     assert run(copied) == (3.0, 0)
+
+
+# Become a user without a home who may write nowhere in the package; the administrator may write anywhere.
+# All else was imported before: that user may not even be allowed to read where this Python lies.
+HOMELESS = """
+import os, sys
+for name in [name for name in sys.modules if name.startswith("kalmanbandits")]:
+    del sys.modules[name]
+os.environ.pop("HOME")
+if os.geteuid() == 0:
+    os.setgroups([]), os.setgid(61234), os.setuid(61234)
+try:
+    open(os.path.join(sys.argv[1], "kalmanbandits", "written"), "w")
+    raise SystemExit("the package can be written: nothing would be tested")
+except PermissionError:
+    pass
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_without_a_home_in_a_package_that_is_read_only_everything_still_works(copied):
+    # A place that every user may enter; pytest's own folders are this user's alone.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
+        os.chmod(place, 0o755)
+        shutil.copytree(copied / "kalmanbandits", Path(place) / "kalmanbandits")
+        for path in [Path(place), *Path(place).rglob("*")]:
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        try:
+            quietly = SCRIPT.replace("print(", "max(")
+            alone = {"NUMBA_CACHE_DIR": "", "HOME": str(copied)}
+            assert run(Path(place), quietly + HOMELESS + SCRIPT, **alone) == (3.0, 0)
+        finally:
+            for path in [Path(place), *Path(place).rglob("*")]:
+                path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+def test_a_home_that_cannot_be_written_costs_a_compilation_and_nothing_else(copied):
+    (copied / "home").write_text("in the way")
+    assert run(copied, NUMBA_CACHE_DIR="", HOME=str(copied / "home")) == (3.0, 0)
+
+
+def test_old_code_is_swept_and_what_is_not_ours_stays(tmp_path):
+    old = tmp_path / "0123456789abcdef"
+    foreign = [tmp_path / "notes" / f"score_once-{'0' * 32}.bin", old / "thesis.bin", tmp_path / "list.txt"]
+    ours = old / f"score_once-{'0' * 32}.bin"
+    for file in (*foreign, ours):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("")
+    for folder in (old, tmp_path / "notes"):
+        os.utime(folder, (0, 0))
+    compilation._sweep(tmp_path)
+    assert not ours.exists()
+    assert all(file.exists() for file in foreign)
 
 
 @jit

@@ -18,6 +18,7 @@ _ROOMS = (
     "errors",
     "filtering",
     "learning",
+    "plot",
     "policies",
     "simulation",
     "studies",
@@ -28,6 +29,7 @@ _ROOMS = (
 
 _NAMES = {
     "LinearGaussianSystem": "systems",
+    "AdaptiveUBSS": "policies",
     "UBSS": "policies",
     "UCB": "policies",
     "SlidingWindowUCB": "policies",
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
         errors,
         filtering,
         learning,
+        plot,
         policies,
         simulation,
         studies,
@@ -77,6 +80,7 @@ if TYPE_CHECKING:
         LARL,
         UBSS,
         UCB,
+        AdaptiveUBSS,
         DiscountedThompson,
         DiscountedUCB,
         KalmanGreedy,

@@ -1,10 +1,13 @@
-"""Compiling kernels, and keeping the machine code on disk.
+"""Compiling kernels, and keeping the machine code on disk. Every private interface of Numba is used here.
 
 `@jit` compiles a function that other kernels call; `@entry` one that Python calls, whose machine code is
 kept on disk. Numba's own disk cache looks at the caller's file only: after an edit to a callee it would
 silently keep running the old one. Ours is keyed by a hash of every kernel source, so an edit anywhere is
-seen by the next process. One file a specialisation and no shared index, so that processes that compile at
-the same time cannot mix up each other's code.
+seen by the next process. There is one file per specialisation and no shared index, so that processes that
+compile at the same time cannot mix up each other's code.
+
+A file begins with a checksum over its key and its content. Whatever does not match, or is not ours, counts
+as not there: it costs a compilation. So does a folder that cannot be read, written or found.
 """
 
 from __future__ import annotations
@@ -14,26 +17,34 @@ import functools
 import hashlib
 import os
 import pickle
+import re
+import stat
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
+import numpy as np
 from numba.core import config
-from numba.core.caching import FunctionCache
-from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler
+from numba.core.caching import _Cache
+from numba.core.codegen import CPUCodegen, JITCodeLibrary
+from numba.core.compiler import Compiler, CompileResult
+from numba.core.cpu import CPUContext
 from numba.core.serialize import dumps
+from numba.core.typing.templates import Signature
 
-F = TypeVar("F", bound=Callable[..., Any])
+from kalmanbandits.durability import write_atomically
+
+F = TypeVar("F", bound=Callable[..., object])
 
 # Division by zero gives inf as in NumPy: a check in every division costs, and scores use inf on purpose.
 # No `fastmath`: results must repeat.
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True}
 UNUSED_AFTER = 30 * 24 * 3600.0  # seconds: code of older sources than this is swept away
+LARGEST_FILE = 1 << 28  # bytes; the code of a kernel takes about 1e5
+CHECKSUM = hashlib.sha256().digest_size
 
 
 def jit(function: F) -> F:
@@ -79,74 +90,177 @@ class InnerLibrary(JITCodeLibrary):
         return 0
 
     @property
-    def codegen(self) -> Any:
+    def codegen(self) -> InnerLibrary:
         """Where Numba calls `set_env`."""
         return self
 
-    def set_env(self, name: str, environment: Any) -> None:
+    def set_env(self, name: str, environment: object) -> None:
         """Nothing to set: kernels use no Python objects. (Code loaded from the disk has none either.)"""
 
 
 class InnerCompiler(Compiler):
     """Numba's compiler, with an `InnerLibrary` for its result."""
 
-    def __init__(self, typing: Any, target: Any, library: Any, *rest: Any) -> None:
+    def __init__(self, typing: object, target: CPUContext, library: object, *rest: object) -> None:
         super().__init__(typing, target, InnerLibrary(target.codegen(), "inner"), *rest)  # type: ignore[no-untyped-call]
 
 
 def entry(function: F) -> F:
     """Compile `function` for calls from Python and keep its machine code on disk."""
+    if config.DISABLE_JIT:  # type: ignore[attr-defined]
+        return _uncompiled(function)
     options = OPTIONS | {"no_cfunc_wrapper": True}  # the code for calls from C
     compiled = numba.njit(function, **options)
-    if not config.DISABLE_JIT:  # type: ignore[attr-defined]
-        compiled._cache = KernelCache(function)
+    compiled._cache = KernelCache(function)
     return compiled  # type: ignore[no-any-return]
 
 
-class KernelCache(FunctionCache):
+def _uncompiled(function: F) -> F:
+    """`function` in plain Python, for NUMBA_DISABLE_JIT=1: fields of records are attributes there too."""
+
+    @functools.wraps(function)
+    def call(*arguments: object) -> object:
+        with np.errstate(all="ignore"):  # kernels divide by zero on purpose
+            return function(*map(_with_fields, arguments))
+
+    return call  # type: ignore[return-value]
+
+
+def _with_fields(value: object) -> object:
+    """`value`, or what stands for it if it is a record or an array of records."""
+    names = getattr(getattr(value, "dtype", None), "names", None)
+    return Fields(value) if names else value
+
+
+class Fields:
+    """A record whose fields are attributes, as they are for the compiler, or an array of such records.
+
+    NumPy's own such type hides fields that are called as a method is, `sum` for one.
+    """
+
+    _record: Any
+
+    def __init__(self, record: object) -> None:
+        object.__setattr__(self, "_record", record)
+
+    def __getitem__(self, place: object) -> object:
+        return _with_fields(self._record[place])
+
+    def __getattr__(self, name: str) -> object:
+        if name in self._record.dtype.names:
+            return _with_fields(self._record[name])
+        return getattr(self._record, name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        self._record[name] = value
+
+
+class KernelCache(_Cache):
     """Machine code of one function on disk: a file for each signature, processor and state of the sources."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        # Numba's constructor would look for a place of its own; only `_impl`'s (de)serialisation is used.
-        super().__init__(function)  # type: ignore[no-untyped-call]
+    def __init__(self, function: Callable[..., object]) -> None:
         self._function = f"{function.__module__}.{function.__qualname__}"
+        self._enabled = True
 
-    def _path(self, signature: Any, codegen: Any) -> Path:
-        key = (self._function, repr(signature), codegen.magic_tuple(), foreign_sources(signature))
-        name = hashlib.sha256(repr(key).encode()).hexdigest()[:32]
-        return cache_folder() / f"{self._function.rpartition('.')[2]}-{name}.bin"
+    @property
+    def cache_path(self) -> str:
+        """The folder, for Numba's statistics."""
+        return str(cache_folder() or "")
 
-    def _load_overload(self, sig: Any, target_context: Any) -> Any:
-        if not self._enabled:
+    def enable(self) -> None:
+        """Use the disk."""
+        self._enabled = True
+
+    def disable(self) -> None:
+        """Leave the disk alone."""
+        self._enabled = False
+
+    def flush(self) -> None:
+        """Nothing: files are named by what they hold, and an old one is never asked for."""
+
+    def load_overload(self, sig: Signature, target_context: CPUContext) -> CompileResult | None:
+        """The code for a signature, ready to run; None if it has to be compiled."""
+        target_context.refresh()  # type: ignore[no-untyped-call]
+        key = self._key(sig, target_context.codegen())  # type: ignore[no-untyped-call]
+        path = self._path(key)
+        if path is None:
             return None
         try:
-            payload = pickle.loads(self._path(sig, target_context.codegen()).read_bytes())
-        except (OSError, EOFError, pickle.UnpicklingError):
-            return None  # not there, or cut short: compile it
-        return self._impl.rebuild(target_context, payload)
+            payload = _read_checked(path, key)
+            if payload is None:
+                return None
+            # Written by this user or the administrator, and unchanged since: see `_read_checked`.
+            parts = pickle.loads(payload)  # nosec B301
+            rebuilt: CompileResult = CompileResult._rebuild(target_context, *parts)  # type: ignore[no-untyped-call]
+        except Exception:  # written by us, yet of no use here, such as a module that is gone: compile it
+            return None
+        return rebuilt
 
-    def _save_overload(self, sig: Any, data: Any) -> None:
-        if not self._enabled or not self._impl.check_cachable(data):
+    def save_overload(self, sig: Signature, data: CompileResult) -> None:
+        """Keep the code of a signature, if there is a place for it."""
+        key = self._key(sig, data.codegen)
+        path = self._path(key)
+        if path is None or data.library.has_dynamic_globals:  # type: ignore[attr-defined]
             return
-        path = self._path(sig, data.codegen)
         with contextlib.suppress(OSError):  # a read-only or full disk costs a compilation, nothing else
             if not path.parent.exists():
                 _sweep(path.parent.parent)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=path.parent)
-            with os.fdopen(handle, "wb") as file:
-                file.write(dumps(self._impl.reduce(data)))  # type: ignore[no-untyped-call]
-            os.replace(temporary, path)
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            content = dumps(data._reduce())  # type: ignore[no-untyped-call]
+            write_atomically(path, _checksum(key, content) + content)
+
+    def _key(self, signature: Signature, codegen: CPUCodegen) -> bytes:
+        magic = codegen.magic_tuple()  # type: ignore[no-untyped-call]
+        return repr((self._function, repr(signature), magic, foreign_sources(signature))).encode()
+
+    def _path(self, key: bytes) -> Path | None:
+        folder = cache_folder() if self._enabled else None
+        if folder is None:
+            return None
+        return folder / f"{self._function.rpartition('.')[2]}-{hashlib.sha256(key).hexdigest()[:32]}.bin"
+
+
+def _checksum(key: bytes, content: bytes) -> bytes:
+    """What a file begins with: it binds the code to its signature, processor and sources."""
+    stamp = cache_folder()
+    return hashlib.sha256(b"\0".join((str(stamp and stamp.name).encode(), key, content))).digest()
+
+
+def _read_checked(path: Path, key: bytes) -> bytes | None:
+    """The content of a file that we wrote and nobody changed; None for every other."""
+    # Without O_NONBLOCK a named pipe in its place would wait for a writer for ever.
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    with open(handle, "rb") as file:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_FILE:
+            return None
+        # Machine code is run: take it from this user or the administrator alone.
+        if hasattr(os, "geteuid") and (
+            status.st_uid not in (os.geteuid(), 0) or status.st_mode & stat.S_IWOTH
+        ):
+            return None
+        whole = file.read()
+    checksum, content = whole[:CHECKSUM], whole[CHECKSUM:]
+    return content if checksum == _checksum(key, content) else None
 
 
 @functools.cache
-def cache_folder() -> Path:
-    """Where compiled kernels of the present sources lie: `NUMBA_CACHE_DIR`, or the user's cache folder."""
+def cache_folder() -> Path | None:
+    """Where compiled kernels of the present sources lie: `NUMBA_CACHE_DIR`, or the user's cache folder.
+
+    Returns
+    -------
+    Path or None
+        The folder, which need not exist yet; None where the user has no home.
+    """
     numba_root = config.CACHE_DIR  # type: ignore[attr-defined]
-    root = numba_root or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    versions = f"numba {numba.__version__} python {sys.version}"
+    try:
+        root = Path(numba_root or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute()
+    except (RuntimeError, OSError):  # no home, or no current folder
+        return None
+    versions = f"numba {numba.__version__} numpy {np.__version__} python {sys.version}"
     stamp = hashlib.sha256((versions + package_sources()).encode()).hexdigest()[:16]
-    return Path(root) / "kalmanbandits" / stamp
+    return root / "kalmanbandits" / stamp
 
 
 @functools.cache
@@ -164,14 +278,14 @@ def package_sources() -> str:
 FOREIGN: dict[str, str] = {}
 
 
-def foreign_sources(signature: Any) -> str:
+def foreign_sources(signature: Signature) -> str:
     """The hashes of those foreign kernels whose memory takes part in `signature`."""
     text = repr(signature)  # of a memory: Record([('Name', {…}), …
     present = [name for name in sorted(FOREIGN) if f"Record([('{name}'," in text]
     return ",".join(f"{name}={FOREIGN[name]}" for name in present)
 
 
-def note_foreign_kernel(name: str, function: Callable[..., Any]) -> None:
+def note_foreign_kernel(name: str, function: Callable[..., object]) -> None:
     """Remember the source of a kernel that lives outside this package, so that editing it is noticed."""
     code = getattr(function, "py_func", function).__code__
     if Path(code.co_filename).is_relative_to(Path(__file__).parent):
@@ -185,12 +299,13 @@ def note_foreign_kernel(name: str, function: Callable[..., Any]) -> None:
 
 
 def _sweep(root: Path) -> None:
-    """Delete the code of sources that nobody has compiled for a month."""
+    """Delete the code of sources that nobody has compiled for a month, and nothing that we did not write."""
     if not root.is_dir():
         return
     for folder in root.iterdir():
-        if folder.is_dir() and time.time() - folder.stat().st_mtime > UNUSED_AFTER:
-            for file in folder.iterdir():
+        ours = folder.is_dir() and not folder.is_symlink() and re.fullmatch("[0-9a-f]{16}", folder.name)
+        if ours and time.time() - folder.stat().st_mtime > UNUSED_AFTER:
+            for file in folder.glob("*-" + "[0-9a-f]" * 32 + ".bin"):
                 file.unlink(missing_ok=True)
             with contextlib.suppress(OSError):
                 folder.rmdir()

@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
-import tempfile
+import secrets
+import stat
 from pathlib import Path
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Put `content` at `path` so that a crash at any moment leaves the old file or the new one."""
+    """Put `content` at `path` so that a crash at any moment leaves the old file or the new one.
+
+    A symbolic link is followed, a file that is there keeps its mode, a new one gets that of the umask. What
+    is no file (a pipe, `/dev/stdout`) is written to as it is.
+    """
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        os.close(handle)
-        write_through(Path(temporary), path, content)
+        target = Path(os.path.realpath(path))
+        mode = target.stat().st_mode if target.exists() else None
+        if mode is not None and not stat.S_ISREG(mode):
+            with open(target, "wb") as file:
+                file.write(content)
+            return
+        temporary = target.with_name(f".{target.name[:200]}.{secrets.token_hex(8)}")
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        try:
+            if mode is not None and hasattr(os, "fchmod"):
+                os.fchmod(handle, stat.S_IMODE(mode))
+        finally:
+            os.close(handle)
+        write_through(temporary, target, content)
     except OSError as error:  # a full disk names no file, the others the temporary one
         raise OSError(error.errno, error.strerror, str(path)) from error
 
@@ -41,3 +58,14 @@ def flush_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def open_regular(path: Path) -> int:
+    """A descriptor to read the file at `path`; a pipe or a device, which may never end, is refused."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    mode = os.fstat(handle).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(handle)
+        number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
+        raise OSError(number, "Is a directory" if stat.S_ISDIR(mode) else "Not a regular file", str(path))
+    return handle

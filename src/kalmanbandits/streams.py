@@ -25,7 +25,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from kalmanbandits.compilation import entry, jit
-from kalmanbandits.errors import InvalidArgument, whole
+from kalmanbandits.errors import Array, whole
 
 Key = Any  # np.uint64 at run time; a record's address in the stream
 
@@ -35,6 +35,7 @@ PROCESS = np.uint64(1)
 MEASUREMENT = np.uint64(2)
 POLICY = np.uint64(3)
 EVERY_ARM = np.uint64(4)
+TIES = np.uint64(5)
 
 _LOW = np.uint64(0xFFFFFFFF)
 _32 = np.uint64(32)
@@ -46,8 +47,20 @@ _PIECE, _BIAS = np.uint64(47), np.uint64(1023 << 5)
 _FRACTION, _UNIT = np.uint64((1 << 47) - 1), 2.0**-47
 
 
-def inverse_normal_pieces(pieces: int = 32) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Coefficients (32 · pieces, 4) of the cubics of Φ⁻¹ on p = odd·2⁻³³, by octave of the odd number."""
+def inverse_normal_pieces(pieces: int = 32) -> Array:
+    """Coefficients of the cubics of Φ⁻¹ on p = odd·2⁻³³, by octave of the odd number.
+
+    Parameters
+    ----------
+    pieces : int
+        Cubics for each octave, a power of two.
+
+    Returns
+    -------
+    ndarray, shape (32 · pieces, 4)
+        A row of rising powers for each cubic.
+    """
+    pieces = whole("pieces", pieces, 1, "a power of two", below=2**16)
     octave, piece = np.divmod(np.arange(32 * pieces), pieces)
     nodes = 0.5 - 0.5 * np.cos(np.pi * (np.arange(4) + 0.5) / 4)  # Chebyshev's, on [0, 1]
     p = np.exp2(octave[:, None] - 33.0) * (1 + (piece[:, None] + nodes) / pieces)
@@ -58,10 +71,26 @@ _PIECES = inverse_normal_pieces()
 
 
 def stream_key(seed: int, run: int = 0) -> np.uint64:
-    """The key of run `run` under `seed`; the runs of one seed never share a key."""
+    """The key of one run under a seed; the runs of one seed never share a key.
+
+    Parameters
+    ----------
+    seed : int
+        From 0 to 2⁶⁴ − 1.
+    run : int
+        From 0 to 2⁶⁴ − 1.
+
+    Returns
+    -------
+    numpy.uint64
+        The key, which all random numbers of the run have in their addresses.
+
+    Examples
+    --------
+    >>> stream_key(seed=7, run=1) - stream_key(seed=7, run=0)
+    np.uint64(1)
+    """
     seed, run = whole("seed", seed, 0), whole("run", run, 0)
-    if seed >= 2**64:
-        raise InvalidArgument(f"seed must be below 2**64, got {seed}")
     # The finaliser of SplitMix64 (Steele, Lea, Flood 2014): seeds 0, 1, 2 … lie far apart.
     z = (seed + 0x9E3779B97F4A7C15) % 2**64
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64

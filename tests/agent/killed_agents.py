@@ -1,11 +1,12 @@
-"""Run by `test_journal_kill.py` in a process of its own, warm: forks children that play, and kills them.
+"""Run by `test_journal_kill.py` in a process of its own, warm: forks processes that play, and kills them.
 
     python killed_agents.py FOLDER KILLS SEED
 
-Several threads of a child ask, tell, expire, and add and retire arms, on one journal, and report each call
-when it has returned. After each kill the journal is read: nothing reported may be missing, nothing may be
-there twice, and an agent in memory that is led through the same events must have made the same choices and
-know the same, bit for bit. Prints the kills, the events in all, and the steps of the second part.
+Several processes with several threads each ask, tell, expire, and add, retire and bring back arms, all on
+one journal, and report each call when it has returned. They are killed one after the other at random moments.
+Then the journal is read: nothing reported may be missing, nothing may be there twice, and an agent in memory
+that is led through the same events must have made the same choices and know the same, bit for bit.
+Prints the kills and the events in all.
 """
 
 from __future__ import annotations
@@ -19,21 +20,20 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from agent_worlds import reward
 
 import kalmanbandits as kb
-from kalmanbandits.agent import journal as journals
-from kalmanbandits.agent import log
+from kalmanbandits.agent import database, events, snapshots
 from kalmanbandits.errors import RoundError
 
 warnings.filterwarnings("ignore", category=DeprecationWarning)  # of forking next to threads, which are done
 
 POLICY = kb.UBSS(arms=3, window=2)
-THREADS = 3
+PROCESSES, THREADS = 3, 2
 REPORT = struct.Struct("<Bqq")
 MOST_ARMS = 4
 
@@ -51,17 +51,8 @@ def fork(play: Callable[[], object]) -> int:
     return child
 
 
-def keep_logs(path: Path) -> None:
-    """In place of deleting: logs go to a folder beside the journal's, for the record."""
-    if path.suffix == ".log":
-        with suppress(FileNotFoundError):
-            path.rename(path.parent.parent / "logs" / path.name)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def play(folder: Path, seed: int, say: int) -> None:
-    """Threads that use one agent until the end comes."""
+def play(folder: Path, seed: int, place: int, say: int) -> None:
+    """Threads that use one agent until the end comes; `place` is that of this process among the others."""
     agent = kb.Agent.open(folder / "journal", POLICY)
 
     def report(kind: int, number: int, arm: int = 0) -> None:
@@ -73,40 +64,54 @@ def play(folder: Path, seed: int, say: int) -> None:
             batch = [held.pop() for _ in range(min(3, len(held)))]
             agent.tell_many([(ticket, reward(*ticket)) for ticket in batch])
             for ticket in batch:
-                report(log.REWARDED, ticket.number)
+                report(events.REWARDED, ticket.number)
         elif chance.random() < 0.1:
             agent.expire(held[-1])
-            report(log.EXPIRED, held.pop().number)
+            report(events.EXPIRED, held.pop().number)
         else:
             agent.tell(held[-1], reward(*held[-1]))
-            report(log.REWARDED, held.pop().number)
+            report(events.REWARDED, held.pop().number)
+
+    def change_arms(chance: random.Random) -> None:
+        if chance.random() < 0.005 and agent.policy.arms < MOST_ARMS:
+            report(events.ADDED, 0, agent.add_arm())
+        if chance.random() < 0.01:
+            if len(agent.retired) == 2:
+                arm = agent.retired[0]
+                agent.unretire_arm(arm)
+                report(events.UNRETIRED, 0, arm)
+            else:
+                arm = chance.choice(sorted(set(agent.arms) - set(agent.retired)))
+                agent.retire_arm(arm)
+                report(events.RETIRED, 0, arm)
 
     def work(mine: int) -> None:
         try:
-            chance, held = random.Random(f"{seed} {mine}"), list(left[mine::THREADS])
+            chance, held = (
+                random.Random(f"{seed} {mine}"),
+                [t for t in left if t.number % (PROCESSES * THREADS) == mine],
+            )
             while True:
                 while len(held) < chance.randrange(1, 6):
                     held.append(agent.ask())
-                    report(log.ASKED, *held[-1])
+                    report(events.ASKED, *held[-1])
                 close_some(chance, held)
-                if mine == 0 and chance.random() < 0.002 and agent.policy.arms < MOST_ARMS:
-                    report(log.ADDED, 0, agent.add_arm())
-                if mine == 0 and chance.random() < 0.002 and len(agent.retired) < 2:
-                    usable = set(range(agent.policy.arms)) - set(agent.retired)
-                    arm = chance.choice(sorted(usable))
-                    agent.retire_arm(arm)
-                    report(log.RETIRED, 0, arm)
+                if mine == 0:
+                    change_arms(chance)
         except BaseException:
             sys.excepthook(*sys.exc_info())
             os._exit(1)
 
-    left = agent.open_tickets
+    left = [ticket for ticket in agent.open_tickets if ticket.number <= LEFT[0]]
     report(0, 0)
-    workers = [threading.Thread(target=work, args=(mine,)) for mine in range(THREADS)]
+    workers = [threading.Thread(target=work, args=(place * THREADS + i,)) for i in range(THREADS)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
+
+
+LEFT = [0]  # the last ticket of the lives before
 
 
 class Witness:
@@ -114,9 +119,8 @@ class Witness:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        (folder / "logs").mkdir()
         self.agent = kb.Agent(POLICY)
-        self.log, self.read, self.events = 1, 0, 0  # where it has come to: a log and its event; events in all
+        self.events = 0
         self.arms: dict[int, int] = {}
         self.done: list[int] = []
         self.seen: set[tuple[int, int, int]] = set()
@@ -125,7 +129,9 @@ class Witness:
     def check(self) -> None:
         """Read the journal as its next user would, and compare."""
         with kb.Agent.open(self.folder / "journal", POLICY) as agent:
-            self._follow(agent._journal._identity)  # type: ignore[union-attr]
+            to: Any = agent._journal.connection  # type: ignore[union-attr]
+            for event in database.read_events(to.path, to.open, self.events, to.seed):
+                self._play(*event[:3])
             mine = self.agent
             assert (agent.rounds, agent.open_tickets) == (mine.rounds, mine.open_tickets)
             assert (agent.policy, agent.retired) == (mine.policy, mine.retired)
@@ -133,6 +139,7 @@ class Witness:
             assert agent.explain().choice == mine.explain().choice
             assert self.reported <= self.seen, f"lost: {sorted(self.reported - self.seen)}"
             assert len(self.done) == len(set(self.done)), "something counts twice"
+            LEFT[0] = agent.rounds + len(agent.open_tickets)
             for number in self.done[-3:]:
                 try:
                     agent.tell(number, 1.0)
@@ -140,24 +147,14 @@ class Witness:
                     continue
                 raise AssertionError(f"ticket {number} was taken twice")
 
-    def _follow(self, identity: bytes) -> None:
-        ((current, newest),) = ((int(path.stem), path) for path in (self.folder / "journal").glob("*.log"))
-        # A log whose snapshot never came was put aside too: its number is used again.
-        logs = {int(path.stem): path for path in (self.folder / "logs").glob("*.log")} | {current: newest}
-        for number in range(self.log, current + 1):
-            events, _ = log.read_log(logs[number], identity, number)
-            for event in events[self.read if number == self.log else 0 :]:
-                self._play(*event)
-            self.log, self.read = number, len(events)
-
     def _play(self, kind: int, number: int, value: float) -> None:
         self.events += 1
-        if kind == log.ASKED:
+        if kind == events.ASKED:
             assert self.agent.ask() == (number, int(value)), "another choice than without the kill"
             self.arms[number] = int(value)
             self.seen.add((kind, number, int(value)))
-        elif kind in (log.REWARDED, log.EXPIRED):
-            if kind == log.REWARDED:
+        elif kind in (events.REWARDED, events.EXPIRED):
+            if kind == events.REWARDED:
                 assert value == reward(number, self.arms[number])
                 self.agent.tell(number, value)
             else:
@@ -165,107 +162,53 @@ class Witness:
             self.done.append(number)
             self.seen.add((kind, number, 0))
         else:
-            if kind == log.ADDED:
-                assert self.agent.add_arm() == value
-            else:
-                self.agent.retire_arm(int(value))
+            change = {
+                events.ADDED: lambda arm: self.agent.add_arm(),
+                events.RETIRED: self.agent.retire_arm,
+                events.UNRETIRED: self.agent.unretire_arm,
+            }[kind]
+            change(int(value))
             self.seen.add((kind, 0, int(value)))
 
 
-def kill_at_random(folder: Path, kills: int, seed: int) -> int:
-    """Kill `kills` times at random moments, the journal going on from one life to the next."""
-    chance, witness = random.Random(seed), Witness(folder)
-    for life in range(kills):
-        hear, say = os.pipe()
-        child = fork(partial(play, folder, seed * 1000 + life, say))
-        os.close(say)
-        if chance.random() < 0.9:  # else perhaps while it opens
-            os.read(hear, REPORT.size)
-        time.sleep(chance.uniform(0, 0.12))
-        os.kill(child, signal.SIGKILL)
-        assert os.WIFSIGNALED(os.waitpid(child, 0)[1]), "it ended by itself"
-        heard = b""
-        while part := os.read(hear, 2**16):
-            heard += part
-        os.close(hear)
-        witness.reported |= {REPORT.unpack_from(heard, i) for i in range(0, len(heard), REPORT.size)}
+def kill_at_random(folder: Path, kills: int, seed: int) -> tuple[int, int]:
+    """Kill at least `kills` times at random moments, the journal going on from one life to the next."""
+    chance, witness, killed = random.Random(seed), Witness(folder), 0
+    while killed < kills:
+        children = []
+        for place in range(PROCESSES):
+            hear, say = os.pipe()
+            children.append((fork(partial(play, folder, seed * 1000 + killed, place, say)), hear))
+            os.close(say)
+        if chance.random() < 0.9:  # else perhaps while they open
+            for _, hear in children:
+                os.read(hear, REPORT.size)
+        for child, hear in chance.sample(children, PROCESSES):
+            time.sleep(chance.uniform(0, 0.06))
+            os.kill(child, signal.SIGKILL)
+            assert os.WIFSIGNALED(os.waitpid(child, 0)[1]), "it ended by itself"
+            killed += 1
+            heard = b""
+            while part := os.read(hear, 2**16):
+                heard += part
+            os.close(hear)
+            witness.reported |= {REPORT.unpack_from(heard, i) for i in range(0, len(heard), REPORT.size)}
         witness.reported.discard((0, 0, 0))
         witness.check()
-    assert witness.events > 20 * kills
-    assert (folder / "logs" / "00000001.log").exists(), "no snapshot was taken"
-    return witness.events
-
-
-def kill_before_each_step(folder: Path) -> int:
-    """Die before the first, the second, … write, flush, move or deletion, each time on a new journal."""
-
-    def dying(store: Path, last: int, say: int) -> None:
-        steps = 0
-
-        def counted(name: str) -> None:
-            usual = getattr(os, name)
-
-            def call(*arguments: object) -> object:
-                nonlocal steps
-                steps += 1
-                if steps == last:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return usual(*arguments)
-
-            setattr(os, name, call)
-
-        for name in ("pwrite", "fdatasync", "fsync", "replace", "unlink", "rename", "ftruncate"):
-            counted(name)
-        journals.LONG = 200
-        agent, held = kb.Agent.open(store / "journal", kb.UCB(arms=3)), []
-        for t in range(12):
-            held.append(agent.ask())
-            os.write(say, REPORT.pack(log.ASKED, *held[-1]))
-            if t % 3 == 2:
-                agent.tell(held[0], reward(*held[0]))
-                os.write(say, REPORT.pack(log.REWARDED, held.pop(0).number, 0))
-
-    step = 1
-    while True:
-        store = folder / f"step{step}"
-        store.mkdir()
-        (store / "logs").mkdir()
-        hear, say = os.pipe()
-        child = fork(partial(dying, store, step, say))
-        os.close(say)
-        _, status = os.waitpid(child, 0)
-        heard = os.read(hear, 2**16)
-        os.close(hear)
-        reported = [REPORT.unpack_from(heard, i) for i in range(0, len(heard), REPORT.size)]
-        asked = {number: arm for kind, number, arm in reported if kind == log.ASKED}
-        closed = {number for kind, number, _ in reported if kind == log.REWARDED}
-        with kb.Agent.open(store / "journal", kb.UCB(arms=3)) as agent:
-            open_ = dict(agent.open_tickets)
-            assert closed.isdisjoint(open_)
-            assert all(open_.get(number, arm) == arm for number, arm in asked.items())
-            assert set(asked) - closed - set(open_) == set() or len(set(asked) - closed - set(open_)) == 1
-            assert agent.rounds in (len(closed), len(closed) + 1)
-            assert agent.rounds + len(open_) in (len(asked), len(asked) + 1)
-        if not os.WIFSIGNALED(status):
-            assert os.WEXITSTATUS(status) == 0
-            return step - 1
-        step += 1
+    assert witness.events > kills
+    return killed, witness.events
 
 
 def main() -> None:
     folder, kills, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    journals.LONG = 6000
-    journals.remove = keep_logs
-    warm = kb.Agent(POLICY)
-    for agent in (warm, kb.Agent(kb.UCB(arms=3)), kb.Agent(kb.UBSS(arms=4, window=2))):
+    snapshots.LONG = 150
+    for policy in (POLICY, kb.UBSS(arms=4, window=2)):
+        agent = kb.Agent(policy)
         tickets = [agent.ask() for _ in range(4)]
         agent.expire(tickets[0])
         agent.tell_many([(ticket, 1.0) for ticket in tickets[1:]])
         agent.explain()
-    (folder / "random").mkdir()
-    events = kill_at_random(folder / "random", kills, seed)
-    steps = kill_before_each_step(folder)
-    print(kills, events, steps)
+    print(*kill_at_random(folder, kills, seed))
 
 
 if __name__ == "__main__":

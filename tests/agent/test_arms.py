@@ -129,7 +129,7 @@ def test_too_many_models_are_refused():
     assert agent.policy.arms < 20
 
 
-def test_arms_are_added_while_rounds_are_in_the_air():
+def test_arms_are_added_while_rounds_are_pending():
     agent = in_order(kb.UBSS(arms=2, window=2), script())
     held = [agent.ask() for _ in range(3)]
     agent.tell(held[1], 1.0)

@@ -11,10 +11,9 @@ import kalmanbandits as kb
 
 def test_reasons_by_name():
     agent = kb.Agent(kb.UCB(arms=3, scale=1.0))
-    assert agent.explain().why == ("never tried, first of 3 equals", "equal, but later", "equal, but later")
-    agent.update(agent.select(), 5.0)
-    agent.update(agent.select(), 0.0)
-    agent.update(agent.select(), 4.9)
+    assert sorted(agent.explain().why) == ["equal", "equal", "never tried, one of 3 equals"]
+    for arm, value in enumerate((5.0, 0.0, 4.9)):
+        agent.update(agent.select(available=[arm]), value)
     assert agent.explain().why[0] == "highest prediction"
     for _ in range(2):
         agent.update(0, agent.select(available=[0]) + 5.0)
@@ -34,9 +33,9 @@ def test_reasons_by_name():
     [
         (kb.Random(arms=3), 10, "by chance"),
         (kb.Rexp3(arms=3, batch=50), 10, "by chance"),
-        (kb.ARUCB(arms=3, lags=2), 3, "tried least, in the opening, first of 3 equals"),
+        (kb.ARUCB(arms=3, lags=2), 3, "tried least, in the opening, one of 3 equals"),
         (kb.UBSS(arms=3, window=2), 0, "no prediction yet: by chance or by plan"),
-        (kb.UBSS(arms=3, window=2), 4, "not yet tried in this situation, first of"),
+        (kb.UBSS(arms=3, window=2), 4, "not yet tried in this situation, one of"),
     ],
 )
 def test_reasons_without_a_prediction(policy, rounds, reason):
@@ -60,7 +59,7 @@ def test_every_policy_explains_each_choice_and_nothing_changes(policy):
         assert told.choice == arm
         agent.update(arm, reward(t, arm))
         seen.add(told.why[told.choice].split(",")[0])
-    assert "no arm has an index: the first" not in seen
+    assert "no arm has an index" not in seen
 
 
 def test_with_tickets_open_it_is_the_next_choice():

@@ -1,24 +1,22 @@
-"""The journal: it continues exactly, refuses what is not its own, and a full disk changes nothing."""
+"""The journal: it continues exactly, refuses what is not its own, and what fails changes nothing."""
 
 from __future__ import annotations
 
 import errno
-import json
 import os
 import resource
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
-import zipfile
 from pathlib import Path
 
 import pytest
 from agent_worlds import Follower, bits, reward
 
 import kalmanbandits as kb
-from kalmanbandits.agent import journal as journals
-from kalmanbandits.agent import log
+from kalmanbandits.agent import database, places, snapshots
 from kalmanbandits.errors import FileFormatError, InvalidArgument, JournalError, RoundError
 
 POLICY = kb.UBSS(arms=3, window=2)
@@ -42,42 +40,6 @@ def drive(agent, first, last, held):
             agent.tell(ticket.number, reward(*ticket))
 
 
-def closed(agent, held):
-    agent.tell_many([(ticket, reward(*ticket)) for ticket in held])
-    return bits(agent)
-
-
-@pytest.mark.parametrize(
-    "policy", [POLICY, kb.KalmanGreedy(kb.systems.rotation(theta=2.0)), Follower(arms=2)]
-)
-@pytest.mark.parametrize("fsync", [True, False])
-def test_opened_again_and_again_it_is_an_agent_that_never_stopped(policy, fsync, tmp_path, monkeypatch):
-    monkeypatch.setattr(journals, "LONG", 1500)  # so that there are snapshots too
-    path = tmp_path / "journal"
-    whole, ours, theirs = kb.Agent(policy, seed=4), [], []
-    for part in range(8):
-        with kb.Agent.open(
-            path, policy if part % 2 else None if part else policy, seed=4, fsync=fsync
-        ) as agent:
-            assert agent.rounds == whole.rounds
-            assert agent.open_tickets == whole.open_tickets
-            assert agent.open_arm == whole.open_arm
-            drive(agent, 25 * part, 25 * part + 25, ours)
-        drive(whole, 25 * part, 25 * part + 25, theirs)
-        if part == 3 and isinstance(policy, kb.UBSS):
-            with kb.Agent.open(path) as agent:
-                assert agent.add_arm() == whole.add_arm()
-                agent.retire_arm(1)
-                whole.retire_arm(1)
-                monkeypatch.setattr(sys.modules[__name__], "drive", drive_without_masks)
-    assert ours == theirs
-    names = sorted(os.listdir(path))
-    assert len(names) == 3  # old snapshots and logs are gone
-    assert int(names[0][:8]) > 2
-    with kb.Agent.open(path) as agent:
-        assert closed(agent, ours) == closed(whole, theirs)
-
-
 def drive_without_masks(agent, first, last, held):
     for t in range(first, last):
         held.append(agent.ask())
@@ -86,203 +48,16 @@ def drive_without_masks(agent, first, last, held):
             agent.tell(ticket, reward(*ticket))
 
 
-def played(path, rounds=12):
-    agent = kb.Agent.open(path, POLICY)
+def closed(agent, held):
+    agent.tell_many([(ticket, reward(*ticket)) for ticket in held])
+    return bits(agent)
+
+
+def played(path, rounds=12, **options):
+    agent = kb.Agent.open(path, POLICY, **options)
     held = []
     drive(agent, 1, rounds, held)
     return agent, held
-
-
-def only(path, ending):
-    (found,) = path.glob(f"*.{ending}")
-    return found
-
-
-def test_a_record_torn_at_any_byte_never_happened(tmp_path):
-    path = tmp_path / "journal"
-    agent, held = played(path)
-    before = agent.memory.tobytes(), agent.open_tickets, agent.rounds
-    whole = only(path, "log").read_bytes()
-    agent.tell_many([(ticket, 0.5) for ticket in held])
-    after = agent.memory.tobytes()
-    agent.close()
-    file = only(path, "log")
-    content = file.read_bytes()
-    for length in range(len(whole), len(content)):
-        file.write_bytes(content[:length])
-        with kb.Agent.open(path) as again:
-            assert before == (again.memory.tobytes(), again.open_tickets, again.rounds)
-            assert file.stat().st_size == len(whole)
-    for junk in (bytes(500), os.urandom(500), content[len(whole) + 3 :]):  # what a power cut may leave behind
-        file.write_bytes(whole + junk)
-        with kb.Agent.open(path) as again:
-            assert before == (again.memory.tobytes(), again.open_tickets, again.rounds)
-            again.tell_many([(ticket, 0.5) for ticket in held])
-            assert again.memory.tobytes() == after
-        with kb.Agent.open(path) as again:
-            assert again.memory.tobytes() == after
-            with pytest.raises(RoundError, match="which is closed"):
-                again.tell(held[0], 0.5)
-
-
-def test_damage_to_what_was_on_disk_is_not_taken_for_the_end(tmp_path):
-    path = tmp_path / "journal"
-    agent, _ = played(path)
-    agent.close()
-    file = only(path, "log")
-    content = file.read_bytes()
-    last = log.RECORD_SIZE + log.EVENT_SIZE
-    for place in range(log.HEADER_SIZE, len(content) - 2 * last, 23):
-        file.write_bytes(content[:place] + bytes([content[place] ^ 16]) + content[place + 1 :])
-        with pytest.raises(FileFormatError, match=f"{file.name} is damaged at byte"):
-            kb.Agent.open(path)
-    for place in range(log.HEADER_SIZE):
-        file.write_bytes(content[:place] + bytes([content[place] ^ 16]) + content[place + 1 :])
-        with pytest.raises(FileFormatError, match=file.name):
-            kb.Agent.open(path)
-    file.write_bytes(content)
-    kb.Agent.open(path).close()
-
-
-def test_one_writer_at_a_time(tmp_path):
-    path = tmp_path / "journal"
-    agent, held = played(path)
-    with pytest.raises(JournalError, match=rf"{path} is open already, in process {os.getpid()} "):
-        kb.Agent.open(path, POLICY)
-    script = f"import kalmanbandits as kb; kb.Agent.open({str(path)!r})"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert "JournalError" in done.stderr
-    assert "is open already" in done.stderr
-    agent.tell(held[0], 1.0)  # the first one is not disturbed
-    agent.close()
-    agent.close()
-    with pytest.raises(JournalError, match="is closed"):
-        agent.ask()
-    assert agent.rounds == 8  # what it knows can still be read
-    kb.Agent.open(path).close()
-
-
-def test_an_agent_that_is_dropped_gives_its_journal_free(tmp_path):
-    agent, _ = played(tmp_path / "journal")
-    del agent
-    kb.Agent.open(tmp_path / "journal").close()
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_a_forked_copy_does_not_write(tmp_path):
-    agent, held = played(tmp_path / "journal")
-    child = os.fork()
-    if child == 0:
-        try:
-            agent.tell(held[0], 1.0)
-        except JournalError as error:
-            os._exit(7 if "forked from" in str(error) else 1)
-        os._exit(2)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-    agent.tell(held[0], 1.0)
-    agent.close()
-
-
-@pytest.mark.parametrize(
-    ("policy", "seed", "message"),
-    [
-        (kb.UBSS(arms=3, window=1), None, "window is 2 there and 1 here"),
-        (kb.UBSS(arms=4, window=2), None, "arms is 3 there and 4 here"),
-        (
-            kb.UCB(arms=3, scale=2.0),
-            None,
-            "policy is 'UBSS' there and 'UCB' here, .*scale is left out there and 2.0",
-        ),
-        (POLICY, 5, "seed must be 0, with which the journal at .* was begun, or left out, got 5"),
-        (None, 5, "seed must be 0"),
-    ],
-)
-def test_the_journal_of_another_agent_is_refused_with_the_difference(policy, seed, message, tmp_path):
-    played(tmp_path / "journal")[0].close()
-    with pytest.raises(InvalidArgument, match=message):
-        kb.Agent.open(tmp_path / "journal", policy, seed=seed)
-    kb.Agent.open(tmp_path / "journal").close()  # the refusal has let go of it
-
-
-def test_the_founding_policy_opens_a_journal_whose_arms_have_changed(tmp_path):
-    with kb.Agent.open(tmp_path / "journal", POLICY) as agent:
-        agent.add_arm()
-        agent.retire_arm(0)
-    with kb.Agent.open(tmp_path / "journal", POLICY) as agent:
-        assert agent.policy.arms == 4
-        assert agent.retired == (0,)
-
-
-def test_foreign_folders_and_files_are_refused(tmp_path):
-    with pytest.raises(InvalidArgument, match="policy must be given: there is no journal at"):
-        kb.Agent.open(tmp_path / "none")
-    assert not (tmp_path / "none").exists()
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(InvalidArgument, match="policy must be given"):
-        kb.Agent.open(tmp_path / "empty")
-    assert os.listdir(tmp_path / "empty") == []
-    with pytest.raises(JournalError, match="No such file"):
-        kb.Agent.open(tmp_path / "no" / "such", POLICY)
-    (tmp_path / "file").write_text("hello")
-    with pytest.raises(JournalError, match="Not a directory"):
-        kb.Agent.open(tmp_path / "file", POLICY)
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "notes.txt").write_text("hello")
-    with pytest.raises(FileFormatError, match=r"holds 'notes.txt' and no journal"):
-        kb.Agent.open(tmp_path / "other", POLICY)
-    assert os.listdir(tmp_path / "other") == ["notes.txt"]  # not even a lock is left there
-    with pytest.raises(InvalidArgument, match="policy must be one that an agent can play"):
-        kb.Agent.open(tmp_path / "oracle", kb.Clairvoyant(kb.systems.rotation(theta=1.0)))
-    assert not (tmp_path / "oracle").exists()
-
-
-def test_mixed_missing_and_newer_files_are_refused(tmp_path):
-    for name in ("a", "b"):
-        played(tmp_path / name)[0].close()
-    a, b = only(tmp_path / "a", "log"), only(tmp_path / "b", "log")
-    content = a.read_bytes()
-    shutil.copy(b, a)
-    with pytest.raises(FileFormatError, match="files of two journals were mixed"):
-        kb.Agent.open(tmp_path / "a")
-    a.write_bytes(content[:8] + (99).to_bytes(4, "little") + content[12:])
-    with pytest.raises(FileFormatError, match="has format 99, this version reads 1"):
-        kb.Agent.open(tmp_path / "a")
-    a.unlink()
-    with pytest.raises(FileFormatError, match=r"00000001\.log is missing"):
-        kb.Agent.open(tmp_path / "a")
-    a.write_bytes(content)
-    snapshot = only(tmp_path / "a", "agent")
-    whole = snapshot.read_bytes()
-    snapshot.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(FileFormatError, match="cut short, damaged"):
-        kb.Agent.open(tmp_path / "a")
-    kb.Agent(POLICY).save(snapshot)
-    with pytest.raises(FileFormatError, match="is a saved agent and of no journal"):
-        kb.Agent.open(tmp_path / "a")
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda header: header["journal"].update(format=7), "has journal format 7, this version reads 1"),
-        (lambda header: header["journal"].update(id="none"), "does not say which journal it is of"),
-        (lambda header: header["journal"].pop("founded"), "does not say which journal it is of"),
-        (lambda header: header.update(rounds=-3), "does not hold an agent of this version"),
-        (lambda header: header["policy"].update(policy="Mine"), "not known here, 'Mine' .* import the file"),
-    ],
-)
-def test_a_snapshot_whose_header_makes_no_sense_is_refused(change, message, tmp_path):
-    played(tmp_path / "a")[0].close()
-    snapshot = only(tmp_path / "a", "agent")
-    with zipfile.ZipFile(snapshot) as archive:
-        parts = {name: archive.read(name) for name in archive.namelist()}
-    header = json.loads(parts["header.json"])
-    change(header)
-    with zipfile.ZipFile(snapshot, "w") as archive:
-        for name, content in (parts | {"header.json": json.dumps(header)}).items():
-            archive.writestr(name, content)
-    with pytest.raises(FileFormatError, match=message):
-        kb.Agent.open(tmp_path / "a")
 
 
 def state(agent):
@@ -296,6 +71,241 @@ def state(agent):
     )
 
 
+def copied(path, to):
+    """The files as they are, as after a kill."""
+    shutil.copytree(path, to, ignore=shutil.ignore_patterns("*-shm"))
+    return to
+
+
+@pytest.mark.parametrize(
+    "policy", [POLICY, kb.KalmanGreedy(kb.systems.rotation(theta=2.0)), Follower(arms=2)]
+)
+@pytest.mark.parametrize("fsync", [True, False])
+def test_opened_again_and_again_it_is_an_agent_that_never_stopped(policy, fsync, tmp_path, monkeypatch):
+    monkeypatch.setattr(snapshots, "LONG", 60)  # so that there are snapshots too
+    path = tmp_path / "journal"
+    whole, ours, theirs, move = kb.Agent(policy, seed=4), [], [], drive
+    for part in range(8):
+        with kb.Agent.open(
+            path, policy if part % 2 else None if part else policy, seed=4, fsync=fsync
+        ) as agent:
+            assert agent.rounds == whole.rounds
+            assert agent.open_tickets == whole.open_tickets
+            assert agent.open_arm == whole.open_arm
+            move(agent, 25 * part, 25 * part + 25, ours)
+        move(whole, 25 * part, 25 * part + 25, theirs)
+        if part == 3 and isinstance(policy, kb.UBSS):
+            with kb.Agent.open(path) as agent:
+                assert agent.add_arm() == whole.add_arm()
+                for each in (agent, whole):
+                    each.retire_arm(1)
+                    each.retire_arm(0)
+                    each.unretire_arm(0)
+            move = drive_without_masks
+    assert ours == theirs
+    assert os.listdir(path) == ["journal.sqlite"]  # closed: what was beside it is in it
+    with kb.Agent.open(path) as agent:
+        assert agent._journal._snapshots.newest > 100
+        assert closed(agent, ours) == closed(whole, theirs)
+
+
+def test_a_killed_process_leaves_all_that_was_acknowledged(tmp_path):
+    agent, _ = played(tmp_path / "journal")
+    before = state(agent)
+    assert sorted(os.listdir(tmp_path / "journal")) == [
+        "journal.sqlite", "journal.sqlite-shm", "journal.sqlite-wal",
+    ]  # fmt: skip
+    with kb.Agent.open(copied(tmp_path / "journal", tmp_path / "copy")) as again:
+        assert state(again) == before
+        with pytest.raises(RoundError, match="which is closed"):
+            again.tell(1, 0.5)
+    agent.close()
+
+
+def test_a_commit_torn_at_any_byte_never_happened(tmp_path):
+    path, wal = tmp_path / "journal", "journal.sqlite-wal"
+    agent, held = played(path)
+    before, whole = state(agent), (path / wal).stat().st_size
+    agent.tell_many([(ticket, 0.5) for ticket in held])
+    after, content = state(agent), (path / wal).read_bytes()
+    assert len(content) > whole
+    for place, length in enumerate(range(whole, len(content), 31)):
+        torn = copied(path, tmp_path / f"torn{place}")
+        (torn / wal).write_bytes(content[:length])
+        with kb.Agent.open(torn) as again:
+            assert state(again) == before
+            again.tell_many([(ticket, 0.5) for ticket in held])
+            assert state(again) == after
+    agent.close()
+
+
+@pytest.mark.parametrize("fsync", [True, False])
+def test_flipped_bits_in_the_file_are_noticed_or_change_nothing(fsync, tmp_path):
+    path = tmp_path / "journal"
+    agent, _ = played(path, 40, fsync=fsync)
+    before = state(agent)
+    agent.close()
+    content = (path / "journal.sqlite").read_bytes()
+    refused = 0
+    for place in range(0, len(content), 97):
+        (path / "journal.sqlite").write_bytes(
+            content[:place] + bytes([content[place] ^ (1 << place % 8)]) + content[place + 1 :]
+        )
+        try:
+            with kb.Agent.open(path, fsync=fsync) as again:
+                assert state(again) == before, place
+        except (FileFormatError, JournalError, InvalidArgument):
+            refused += 1
+        for ending in ("-wal", "-shm"):
+            (path / f"journal.sqlite{ending}").unlink(missing_ok=True)
+    assert refused > 20
+
+
+@pytest.mark.parametrize("fsync", [True, False])
+def test_flipped_bits_before_the_last_commit_are_not_taken_for_the_end(fsync, tmp_path):
+    path, wal = tmp_path / "journal", "journal.sqlite-wal"
+    agent, _ = played(path, 14, fsync=fsync)
+    before, content = state(agent), (path / wal).read_bytes()
+    kill = copied(path, tmp_path / "copy")
+    agent.close()
+    main = (kill / "journal.sqlite").read_bytes()
+    page = 1024 + 24
+    for place in range(0, len(content) - 4 * page, 211):
+        (kill / "journal.sqlite").write_bytes(main)
+        damaged = content[:place] + bytes([content[place] ^ 16]) + content[place + 1 :]
+        (kill / wal).write_bytes(damaged)
+        try:
+            with kb.Agent.open(kill, fsync=fsync) as again:
+                assert state(again) == before, place  # a frame that a later one replaces
+        except FileFormatError as error:
+            assert "is damaged at byte" in str(error)  # noqa: PT017
+            assert (kill / wal).read_bytes() == damaged  # nothing was touched
+        else:
+            pytest.fail(f"byte {place} is not noticed")
+    with kb.Agent.open(kill, fsync=fsync, recover=True) as again:
+        assert again.rounds < before[2] or again.open_tickets != before[1]
+    (kept,) = kill.glob("damaged-*")
+    assert kept.read_bytes() == damaged
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("UPDATE event SET reward = 1e9 WHERE kind = 'rewarded' AND id > 5", "its checksum is wrong"),
+        ("DELETE FROM event WHERE id = 7", "event 7 is missing"),
+        ("DELETE FROM event WHERE id > 7", "says that .* events happened, and event 8 is missing"),
+        ("UPDATE event SET kind = 'eaten' WHERE id = 7", "event 7: KeyError"),
+        ("DELETE FROM snapshot", "it has no snapshot"),
+        ("UPDATE snapshot SET agent = x'00'", "its snapshot: the agent is cut short"),
+        ("UPDATE journal SET value = 7 WHERE name = 'format'", "has journal format 7, this version reads 2"),
+        ("DROP TABLE event", "is damaged: "),
+        ("UPDATE sqlite_sequence SET seq = 'x'", "is damaged: it says that -1"),
+    ],
+)
+def test_a_changed_journal_is_refused(change, message, tmp_path):
+    path = tmp_path / "journal"
+    played(path)[0].close()
+    with sqlite3.connect(path / "journal.sqlite") as db:
+        db.execute(change)
+    db.close()
+    with pytest.raises(FileFormatError, match=message):
+        kb.Agent.open(path)
+
+
+def test_files_of_two_journals_are_not_mixed(tmp_path):
+    wals = []
+    for name in ("a", "b"):
+        agent, _ = played(tmp_path / name)
+        agent.close()
+        with kb.Agent.open(tmp_path / name) as agent:  # what it writes now is in the -wal file alone
+            agent.ask()
+            wals.append(copied(tmp_path / name, tmp_path / f"{name}-killed") / "journal.sqlite-wal")
+    shutil.copy(wals[1], wals[0])
+    with pytest.raises(FileFormatError, match=r"is damaged: event .*: its checksum is wrong"):
+        kb.Agent.open(tmp_path / "a-killed")
+
+
+@pytest.mark.parametrize(
+    ("event", "message"),
+    [
+        ((2, 99, 10**9, 0.0), "after .* rounds"),
+        ((2, None, 10**9, 0.0), "of 3 arms"),
+        ((2, None, -1, 0.0), "of 3 arms"),
+        ((3, 1, 1.0, 0.0), "its round is not open"),
+        ((3, None, float("inf"), 0.0), "is damaged|not open|finite"),
+        ((4, 10**6, 0, 0.0), "its round is not open"),
+        ((5, 0, 7, 0.0), "after 3 arms"),
+        ((6, 0, 3, 0.0), "of 3 arms"),
+        ((7, 0, 0, 0.0), "the arm is in use"),
+        ((1, None, 0, 0.0), "after .* rounds"),
+    ],
+)
+def test_events_that_cannot_have_happened_are_refused(event, message, tmp_path):
+    path = tmp_path / "journal"
+    agent, _ = played(path)
+    begun = agent.rounds + len(agent.open_tickets)
+    agent.close()
+    kind, round_, value, when = event
+    made_up = kb.agent.events.Event(kind, begun + 1 if round_ is None else round_, value, when)
+    with sqlite3.connect(path / "journal.sqlite") as db:
+        database.write_events(db, database.last_event(db), [made_up], database.checksum_seed(db))
+    db.close()
+    with pytest.raises(FileFormatError, match=message):
+        kb.Agent.open(path)
+
+
+@pytest.mark.parametrize(
+    ("policy", "options", "message"),
+    [
+        (kb.UBSS(arms=3, window=1), {}, "window is 2 there and 1 here"),
+        (kb.UBSS(arms=4, window=2), {}, "arms is 3 there and 4 here"),
+        (kb.UCB(arms=3, scale=2.0), {}, "policy is 'UBSS' there and 'UCB' here, .*scale is left out"),
+        (POLICY, {"seed": 5}, "seed must be 0, with which the journal at .* was begun, or left out, got 5"),
+        (None, {"seed": 5}, "seed must be 0"),
+        (None, {"minimize": True}, "minimize is left out there and True here"),
+        (None, {"arms": ["a", "b", "c"]}, "arms is left out there and .'a', 'b', 'c'. here"),
+        (None, {"clip": 0.1}, "clip is left out there and 0.1 here"),
+        (None, {"minimum_share": {2: 0.1}}, "minimum_share is left out there and .'2': 0.1. here"),
+    ],
+)  # fmt: skip
+def test_the_journal_of_another_agent_is_refused_with_the_difference(policy, options, message, tmp_path):
+    played(tmp_path / "journal")[0].close()
+    with pytest.raises(InvalidArgument, match=message):
+        kb.Agent.open(tmp_path / "journal", policy, **options)
+    kb.Agent.open(tmp_path / "journal").close()  # the refusal has let go of it
+
+
+def test_the_founding_policy_opens_a_journal_whose_arms_have_changed(tmp_path):
+    with kb.Agent.open(tmp_path / "journal", POLICY) as agent:
+        agent.add_arm()
+        agent.retire_arm(0)
+    with kb.Agent.open(tmp_path / "journal", POLICY) as agent:
+        assert agent.policy.arms == 4
+        assert agent.retired == (0,)
+
+
+def test_bad_settings_are_refused_before_anything_is_made(tmp_path):
+    for bad in (0, "1", 2.5):
+        with pytest.raises(InvalidArgument, match="max_open must be"):
+            kb.Agent.open(tmp_path / "journal", POLICY, max_open=bad)
+    for name, bad in {
+        "seed": -1, "fsync": 1, "recover": "yes", "history": 0, "ticket_timeout": -1.0, "clip": 2.0,
+        "arms": "abc", "minimize": 1, "minimum_share": 0.5, "maximum_share": 0.2, "keep": 7,
+    }.items():  # fmt: skip
+        with pytest.raises(InvalidArgument, match=f"{name} must"):
+            kb.Agent.open(tmp_path / "journal", POLICY, **{name: bad})
+    with pytest.raises(InvalidArgument, match="path must be the path of a folder, got 7"):
+        kb.Agent.open(7, POLICY)
+    assert not (tmp_path / "journal").exists()
+    with kb.Agent.open(tmp_path / "journal", POLICY, max_open=2) as agent:
+        agent.ask()
+        agent.ask()
+    with kb.Agent.open(tmp_path / "journal") as agent, pytest.raises(RoundError, match="max_open = 2"):
+        agent.ask()
+    with kb.Agent.open(tmp_path / "journal", max_open=3) as agent:
+        agent.ask()
+
+
 CALLS = [
     lambda agent, held: agent.ask(),
     lambda agent, held: agent.tell(held[0], 1.0),
@@ -307,49 +317,38 @@ CALLS = [
 
 
 @pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("function", ["pwrite", "fdatasync"])
-def test_on_a_full_disk_nothing_happened(function, call, tmp_path, monkeypatch):
-    agent, held = played(tmp_path / "journal")
+def test_on_a_full_disk_nothing_happened(call, tmp_path):
+    path = tmp_path / "journal"
+    agent, held = played(path)
+    db = agent._journal.connection.open
+    (pages,) = db.execute("PRAGMA page_count").fetchone()
     before = state(agent)
-    usual = getattr(os, function)
-
-    def full(handle, *more):
-        if function == "pwrite":
-            usual(handle, more[0][:5], more[1])  # a torn write
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, function, full)
-        with pytest.raises(JournalError, match=r"and nothing was changed: No space left on device") as caught:
-            call(agent, held)
-        assert caught.value.errno == errno.ENOSPC
+    db.execute(f"PRAGMA max_page_count = {pages}")  # a disk of so many pages
+    full = False
+    for _ in range(200):  # until the last page is
+        try:
+            before = state(agent)
+            agent.retire_arm(1)
+            before = state(agent)
+            agent.unretire_arm(1)
+        except JournalError as error:
+            full = True
+            assert error.errno == errno.ENOSPC  # noqa: PT017
+            assert "nothing was changed: database or disk is full" in str(error)  # noqa: PT017
+            break
+    assert full
+    assert state(agent) == before
+    try:
+        call(agent, held)
+    except JournalError:
         assert state(agent) == before
-    call(agent, held)
+        db.execute(f"PRAGMA max_page_count = {2 * pages}")
+        call(agent, held)
     assert state(agent) != before
     after = state(agent)
     agent.close()
-    with kb.Agent.open(tmp_path / "journal") as again:
+    with kb.Agent.open(path) as again:
         assert state(again) == after
-
-
-def test_one_failed_flush_fails_every_call_that_waits_for_it(tmp_path, monkeypatch):
-    agent, held = played(tmp_path / "journal")
-    before = state(agent)
-    usual = os.fdatasync
-
-    def full(handle):
-        raise OSError(errno.EIO, "Input/output error")
-
-    monkeypatch.setattr(os, "fdatasync", full)
-    for ticket in held:
-        with pytest.raises(JournalError, match="Input/output error"):
-            agent.tell(ticket, 1.0)
-    monkeypatch.setattr(os, "fdatasync", usual)
-    agent.ask()
-    agent.close()
-    with kb.Agent.open(tmp_path / "journal") as again:
-        assert again.open_tickets[:-1] == before[1]
-        assert again.rounds == before[2]
 
 
 def test_a_limit_on_the_size_of_files(tmp_path):
@@ -358,15 +357,17 @@ def test_a_limit_on_the_size_of_files(tmp_path):
     if child == 0:
         try:
             agent, held = played(path)
-            size = only(path, "log").stat().st_size
-            resource.setrlimit(resource.RLIMIT_FSIZE, (size + 40, size + 10**6))
-            agent.ask()  # 33 bytes: the last that fits
+            size = (path / "journal.sqlite-wal").stat().st_size
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size + 40, 10**8))
             before = state(agent)
-            for _ in range(2):
-                with pytest.raises(JournalError, match="nothing was changed: File too large"):
-                    agent.tell(held[0], 1.0)
-                assert state(agent) == before
-            resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10**6, size + 10**6))
+            with pytest.raises(JournalError):
+                agent.tell(held[0], 1.0)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (10**8, 10**8))
+            if agent._journal.closed:
+                with pytest.raises(JournalError, match="open it again, all that was acknowledged is there"):
+                    agent.ask()
+                agent = kb.Agent.open(path)
+            assert state(agent) == before
             agent.tell(held[0], 1.0)
             os._exit(7)
         finally:
@@ -398,21 +399,15 @@ def test_a_folder_that_may_not_be_written():
 
 
 def test_a_snapshot_that_cannot_be_written_waits(tmp_path, monkeypatch):
-    monkeypatch.setattr(journals, "LONG", 300)
+    monkeypatch.setattr(snapshots, "LONG", 30)
     path = tmp_path / "journal"
     agent, held = played(path, 3)
-    for name in ("fsync", "replace"):  # of the log's header, of the snapshot; of its move
-        with monkeypatch.context() as patch:
-
-            def full(*_):
-                raise OSError(errno.ENOSPC, "No space left on device")
-
-            patch.setattr(os, name, full)
-            drive(agent, 3, 30, held)
-        number = only(path, "agent").stem
-        assert sorted(os.listdir(path)) == [f"{number}.agent", f"{number}.log", "lock"]
-    drive(agent, 30, 60, held)
-    assert int(only(path, "agent").stem) > int(number)
+    with monkeypatch.context() as patch:
+        patch.setattr(snapshots, "packed", lambda play: bytes(10**9))  # more than SQLite takes
+        drive(agent, 3, 40, held)
+    assert agent._journal._snapshots.newest == 0
+    drive(agent, 40, 80, held)
+    assert agent._journal._snapshots.newest > 60
     after = state(agent)
     agent.close()
     with kb.Agent.open(path) as again:
@@ -423,124 +418,91 @@ def test_a_snapshot_that_cannot_be_written_waits(tmp_path, monkeypatch):
 def test_a_call_that_is_interrupted_happened_or_did_not(where, tmp_path, monkeypatch):
     agent, held = played(tmp_path / "journal")
     before = state(agent)
-    usual = os.pwrite
+    usual = database.write_events
 
-    def interrupted(handle, content, place):
+    def interrupted(*arguments):
         if where == "after":
-            usual(handle, content, place)
+            usual(*arguments)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "pwrite", interrupted)
+        patch.setattr(database, "write_events", interrupted)
         with pytest.raises(KeyboardInterrupt):
             agent.tell(held[0], 1.0)
-    agent.ask()  # follows the file again
-    agent.expire(agent.open_tickets[-1])
-    assert (agent.rounds, held[0] in agent.open_tickets) == (
-        (before[2] + 2, False) if where == "after" else (before[2] + 1, True)
-    )
+    assert state(agent) == before  # nobody had counted it yet
+    agent.expire(agent.ask())
     after = state(agent)
     agent.close()
     with kb.Agent.open(tmp_path / "journal") as again:
         assert state(again) == after
 
 
-def test_a_power_cut_loses_nothing_acknowledged(tmp_path, monkeypatch):
-    """The disk keeps what was flushed: the names of files with their folder, their bytes with themselves."""
-    monkeypatch.setattr(journals, "LONG", 600)
-    path, names, kept, disks = tmp_path / "journal", {}, {}, []
-    data, full = os.fdatasync, os.fsync
-    acknowledged = (0, 0)  # rounds begun, and closed
-
-    def keep(handle):
-        found = Path(os.readlink(f"/proc/self/fd/{handle}"))
-        if not found.is_dir():
-            kept[found.stat().st_ino] = found.read_bytes()
-        elif found == path:
-            names.clear()
-            names.update({entry.name: entry.stat().st_ino for entry in path.iterdir()})
-        disks.append((acknowledged, {name: kept.get(inode, b"") for name, inode in names.items()}))
-
-    monkeypatch.setattr(os, "fdatasync", lambda handle: (data(handle), keep(handle))[0])
-    monkeypatch.setattr(os, "fsync", lambda handle: (full(handle), keep(handle))[0])
-    agent, held = kb.Agent.open(path, kb.UCB(arms=3)), []
-    opened = len(disks)
-    for t in range(1, 60):
-        drive(agent, t, t + 1, held)
-        acknowledged = (agent.rounds + len(agent.open_tickets), agent.rounds)
-        disks.append((acknowledged, disks[-1][1]))
-    assert int(only(path, "agent").stem) > 3
-    agent.close()
-    monkeypatch.undo()
-    for place, ((begun, closed), files) in enumerate(disks[opened:]):
-        after = tmp_path / f"after-{place}"
-        after.mkdir()
-        for name, content in files.items():
-            (after / name).write_bytes(content)
-        with kb.Agent.open(after, fsync=False) as again:
-            assert again.rounds >= closed
-            assert again.rounds + len(again.open_tickets) >= begun
-
-
-def test_a_record_that_was_rolled_back_is_not_acknowledged_later(tmp_path, monkeypatch):
-    agent, held = played(tmp_path / "journal")
-    journal = agent._journal
-    agent._lock.acquire()  # a thread that has written, and is slow to wait for the flush
-    agent._record(log.Event(log.REWARDED, held[0].number, 1.0))
-    slow = journal.written
-    agent._mutex.release()
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fdatasync", lambda handle: (_ for _ in ()).throw(OSError(errno.EIO, "broken")))
-        with pytest.raises(JournalError, match="broken"):
-            agent.tell(held[1], 1.0)
-    assert agent.ask()
-    with pytest.raises(JournalError, match="nothing was changed: an earlier flush failed"):
-        journal.commit(slow)
-    assert held[0] in agent.open_tickets
-    agent.close()
-
-
-def test_what_a_killed_process_left_in_the_system_is_flushed_first(tmp_path, monkeypatch):
-    agent, _ = played(tmp_path / "journal")
-    agent.close()
-    flush, flushed = os.fsync, []
-    monkeypatch.setattr(os, "fsync", lambda handle: flushed.append(os.readlink(f"/proc/self/fd/{handle}")))
-    kb.Agent.open(tmp_path / "journal").close()
-    assert flushed == [str(only(tmp_path / "journal", "log"))]
-    monkeypatch.setattr(os, "fsync", flush)
-
-
-def test_a_disk_that_stays_broken_stops_the_agent_until_it_works(tmp_path, monkeypatch):
+def test_a_closed_journal_can_be_read_and_not_written(tmp_path):
     agent, held = played(tmp_path / "journal")
     before = state(agent)
+    agent.close()
+    agent.close()
+    assert state(agent) == before
+    for call in (lambda: agent.ask(), lambda: agent.tell(held[0], 1.0), lambda: agent.history):
+        with pytest.raises(JournalError, match=r"is closed \(open it again with Agent.open\)"):
+            call()
 
-    def broken(*_):
-        raise OSError(errno.EIO, "Input/output error")
 
-    with monkeypatch.context() as patch:
-        for name in ("fdatasync", "fsync", "ftruncate"):
-            patch.setattr(os, name, broken)
-        with pytest.raises(JournalError, match="nothing was changed: Input/output error"):
-            agent.tell(held[0], 1.0)
-        for _ in range(2):
-            with pytest.raises(JournalError, match="still cannot be written; the agent stays as it is"):
-                agent.ask()
-    ticket = agent.ask()
-    assert (agent.rounds, agent.open_tickets) == (before[2], (*before[1], ticket))
+def test_network_file_systems_are_refused(tmp_path):
+    mounts = (
+        "21 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n"
+        "44 21 0:50 / /mnt/our\\040files rw - nfs4 server:/files rw\n"
+        "45 44 0:51 / /mnt/our\\040files/local rw - ext4 /dev/vdb rw\n"
+    )
+    assert places.kind_of_mount("/mnt/our files/x", mounts) == "nfs4"
+    assert places.kind_of_mount("/mnt/our files/local/x", mounts) == "ext4"
+    assert places.kind_of_mount("/mnt/our files2", mounts) == "ext4"
+    with pytest.raises(JournalError, match=r"network file system \(nfs4\).*take a local disk"):
+        places.refuse_network(Path("/mnt/our files/x"), mounts)
+    places.refuse_network(Path("/mnt/other"), mounts)
+    places.refuse_network(tmp_path)
+
+
+def test_a_journal_is_what_the_documentation_says(tmp_path):
+    with kb.Agent.open(tmp_path / "journal", kb.UCB(arms=2), arms=["a", "b"]) as agent:
+        agent.tell(agent.ask(available=[0]), 1.5)
+        agent.ask(available=[1])
+    path = tmp_path / "journal" / "journal.sqlite"
+    assert path.stat().st_mode & 0o777 == 0o666 & ~_umask()
+    with sqlite3.connect(path) as db:
+        rows = db.execute('SELECT round, arm, "index", reward, state FROM history').fetchall()
+        assert rows == [(1, 0, float("inf"), 1.5, "rewarded"), (2, 1, float("inf"), None, "open")]
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    db.close()
+
+
+def _umask():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def test_the_time_of_day_may_go_back(tmp_path, monkeypatch):
+    agent = kb.Agent.open(tmp_path / "journal", kb.UCB(arms=2))
+    agent.ask()
+    last = agent.history["chosen"][-1]
+    monkeypatch.setattr("time.time", lambda: 1000.0)
+    agent.ask()
+    assert agent.history["chosen"][-1] >= last
     agent.close()
 
 
-def test_bad_settings_are_refused_before_anything_is_made(tmp_path):
-    for bad in (0, "1", 2.5):
-        with pytest.raises(InvalidArgument, match="max_open must be"):
-            kb.Agent.open(tmp_path / "journal", POLICY, max_open=bad)
-    with pytest.raises(InvalidArgument, match="seed must be"):
-        kb.Agent.open(tmp_path / "journal", POLICY, seed=-1)
-    assert not (tmp_path / "journal").exists()
-    with kb.Agent.open(tmp_path / "journal", POLICY, max_open=2) as agent:
-        agent.ask()
-        agent.ask()
-    with kb.Agent.open(tmp_path / "journal") as agent, pytest.raises(RoundError, match="max_open = 2"):
-        agent.ask()
-    with kb.Agent.open(tmp_path / "journal", max_open=3) as agent:
-        agent.ask()
+def test_in_another_process(tmp_path):
+    agent, _ = played(tmp_path / "journal")
+    script = (
+        "import sys, kalmanbandits as kb\n"
+        "with kb.Agent.open(sys.argv[1]) as agent:\n"
+        "    print(agent.ask().number, agent.rounds)\n"
+    )
+    run = [sys.executable, "-c", script, str(tmp_path / "journal")]
+    number, rounds = map(int, subprocess.run(run, capture_output=True, text=True, check=True).stdout.split())
+    assert rounds == agent.rounds
+    assert agent.open_tickets[-1].number == number  # which this process sees
+    agent.expire(number)
+    agent.close()

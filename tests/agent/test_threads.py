@@ -74,21 +74,17 @@ def test_threads_that_select_get_the_open_arm(impatient):
     assert agent.open_arm == given[0]
 
 
-def test_a_journal_shared_by_threads_flushes_for_many_at_once(tmp_path, monkeypatch):
-    import os
-
-    flush, flushed = os.fdatasync, []
-
-    def counted(handle):
-        flushed.append(handle)
-        threading.Event().wait(0.0005)  # a slow disk
-        flush(handle)
-
-    monkeypatch.setattr(os, "fdatasync", counted)
-    policy = kb.UCB(arms=3)
+def test_threads_share_commits(tmp_path):
+    policy, commits = kb.UCB(arms=3), []
     with kb.Agent.open(tmp_path / "journal", policy) as agent:
+        agent.ask(), agent.expire(1)
+        agent._journal.connection.open.set_trace_callback(
+            lambda sql: commits.append(sql) if sql == "COMMIT" else None
+        )
         told = hammer(agent, threads=8, rounds=40)
-    assert len(flushed) < 0.7 * 2 * 320
+    assert len(told) == 320
+    assert 0 < len(commits) < 0.7 * 2 * 320
     with kb.Agent.open(tmp_path / "journal") as again:
-        history = [(ticket.arm, value) for ticket, value in sorted(told.items())]
+        arm = int(again.history["arm"][0])
+        history = [(arm, None), *((ticket.arm, value) for ticket, value in sorted(told.items()))]
         assert bits(again) == bits(in_order(policy, history))

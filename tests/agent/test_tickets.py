@@ -197,7 +197,7 @@ def some_open():
         (lambda a, h: a.tell_many([5]), "rewards must list pairs"),
         (lambda a, h: a.tell_many(5), "rewards must list pairs"),
         (lambda a, h: a.ask(available=[]), "available must hold at least one arm"),
-        (lambda a, h: a.ask(available=[7]), "available must hold arms below 3, got 7"),
+        (lambda a, h: a.ask(available=[7]), "available must be from 0 to 2, got 7"),
         (
             lambda a, h: a.select(),
             r"select\(\) is for one choice at a time, and ticket 6 of arm . \(and 1 more\)",
@@ -259,7 +259,7 @@ def test_hundreds_may_wait():
 
 
 @pytest.mark.parametrize("policy", [*SMALL, Follower(arms=3)], ids=repr)
-def test_saved_with_tickets_in_the_air_it_goes_on(policy, tmp_path):
+def test_saved_with_tickets_pending_it_goes_on(policy, tmp_path):
     agent = kb.Agent(policy, seed=5, max_open=50)
     for _ in range(20):
         ticket = agent.ask()
@@ -297,7 +297,7 @@ def test_one_ticket_open_is_saved_as_a_ticket(tmp_path):
 
 
 def test_scratch_is_not_copied():
-    from kalmanbandits.agent.air import lasting
+    from kalmanbandits.agent.pending import lasting
 
     dtype = kb.LearnedKalman(arms=2).dtype()
     spans = lasting(dtype)

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
 
 from kalmanbandits.errors import InvalidArgument
-from kalmanbandits.filtering.kalman import KalmanFilter, factor_covariance, filter_fields, start_filter
+from kalmanbandits.filtering.kalman import (
+    KalmanFilter,
+    dot,
+    factor_covariance,
+    filter_fields,
+    quadratic,
+    start_filter,
+)
 from kalmanbandits.policies import KalmanGreedy
 from kalmanbandits.policies.verbs import learn_once
 from kalmanbandits.systems import LinearGaussianSystem, autoregressive, random_stable, rotation
@@ -152,3 +159,25 @@ def test_memory_fields_are_the_documented_ones():
     record = np.zeros(1, np.dtype(filter_fields(system), align=True))
     start_filter(record[0], system)
     np.testing.assert_array_equal(record["transition"][0], system.transition)
+
+
+def test_products_of_vectors_and_factored_covariances():
+    rng = np.random.default_rng(4)
+    for d in (1, 2, 5):
+        half, c = rng.standard_normal((d, d)), rng.standard_normal(d)
+        U, D = factor_covariance(half @ half.T)
+        assert quadratic(U, D, c) == pytest.approx(c @ half @ half.T @ c, rel=1e-10)
+        assert dot(c, c) == pytest.approx(c @ c, rel=1e-12)
+
+
+def test_a_state_that_is_known_and_does_not_move_by_chance_stays_known():
+    still = LinearGaussianSystem(
+        [[0.5, 1.0], [0.0, 0.9]], [[1.0, 1.0]], np.zeros((2, 2)), 1.0, [2.0, -1.0], np.zeros((2, 2))
+    )
+    kalman, state = KalmanFilter(still), np.array([2.0, -1.0])
+    for _ in range(3):
+        kalman.correct(0, 100.0)  # a reward that says nothing: all is known
+        kalman.predict()
+        state = still.transition @ state
+    np.testing.assert_array_equal(kalman.covariance, np.zeros((2, 2)))
+    np.testing.assert_allclose(kalman.mean, state, rtol=1e-15)

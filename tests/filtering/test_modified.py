@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import numpy as np
@@ -212,3 +213,31 @@ def test_bad_calls():
         modified.step(np.zeros(4), 0, np.nan)
     with pytest.raises(InvalidArgument, match="steps must be at least 1"):
         modified.contraction(0)
+
+
+@pytest.mark.parametrize("arms", [1, 3])
+def test_contraction_is_the_largest_stretch_over_all_sequences(arms):
+    modified = ModifiedFilter(random_stable(arms=arms, dimension=3, spectral_radius=0.8, seed=1))
+    root = np.linalg.cholesky(modified.bound)
+    whitened = [np.linalg.inv(root) @ A @ root for A in modified.switching]
+
+    def largest(steps):
+        sequences = itertools.product(whitened, repeat=steps)
+        return max(np.linalg.norm(functools.reduce(np.matmul, each), 2) for each in sequences)
+
+    for steps in (1, 2, 3, 5):
+        assert modified.contraction(steps) == pytest.approx(largest(steps), rel=1e-9)
+    if arms == 3:  # 3⁷ products are listed; longer sequences are cut into blocks of 7
+        assert modified.contraction(9) == pytest.approx(largest(7) * largest(2), rel=1e-9)
+
+
+def test_contraction_on_a_state_of_which_a_part_never_moves():
+    # Σ is singular: the second coordinate is always 0.
+    system = LinearGaussianSystem(np.diag([0.5, 0.5]), [[1.0, 1.0]], np.diag([1.0, 0.0]), 1.0)
+    whole, alone = (
+        ModifiedFilter(system),
+        ModifiedFilter(LinearGaussianSystem([[0.5]], [[1.0]], [[1.0]], 1.0)),
+    )
+    assert whole.contraction(2) == pytest.approx(alone.contraction(2), rel=1e-9)
+    assert whole.norm([1.0, 0.0]) == pytest.approx(alone.norm([1.0]), rel=1e-9)
+    assert whole.norm([0.0, 1.0]) == np.inf

@@ -262,3 +262,10 @@ def regression(actions, rewards, arm, code):
         hit &= actions[i : n - s + i] == action
     Ξ = np.stack([rewards[i : n - s + i][hit] for i in range(s)], axis=1)
     return Ξ, rewards[s:][hit]
+
+
+def test_the_mean_norm_of_nothing_is_zero_and_needs_a_square_matrix():
+    assert mean_norm(np.zeros((3, 3))) == 0.0
+    for shape in [(2, 3), (0, 0)]:
+        with pytest.raises(InvalidArgument, match="covariance must be square"):
+            mean_norm(np.zeros(shape))

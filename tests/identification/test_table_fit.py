@@ -15,7 +15,7 @@ from kalmanbandits.policies import KalmanGreedy
 from kalmanbandits.simulation import simulate
 from kalmanbandits.simulation.environment import Drawn
 from kalmanbandits.streams import stream_key
-from kalmanbandits.studies.cells import system_from_text
+from kalmanbandits.studies.document.cells import system_from_text
 from kalmanbandits.systems import LinearGaussianSystem, Replay, decoupled, random_stable, rotation
 
 

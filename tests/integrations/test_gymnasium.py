@@ -20,11 +20,12 @@ from kalmanbandits.integrations.gymnasium import (
     NAME,
     LinearGaussianBandit,
     LinearGaussianBanditVector,
+    ReplayBandit,
     play,
 )
 from kalmanbandits.policies import UBSS, UCB, KalmanGreedy
 from kalmanbandits.simulation import simulate
-from kalmanbandits.systems import random_stable, rotation
+from kalmanbandits.systems import Replay, random_stable, rotation
 
 SYSTEM = rotation(theta=5 * np.pi / 8)
 
@@ -196,3 +197,32 @@ def test_without_gymnasium_it_says_what_to_install() -> None:
     code = "import sys; sys.modules['gymnasium'] = None; import kalmanbandits.integrations.gymnasium"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "pip install 'kalmanbandits[gym]'" in done.stderr
+
+
+def test_a_table_is_an_environment() -> None:
+    values = np.sin(np.arange(120)[:, None] / 5 + np.arange(3)) + 3
+    values[20:60, 1] = np.nan
+    values[::7, 2] = np.nan
+    replay = Replay(values)
+    env = gymnasium.make("kalmanbandits/ReplayBandit-v0", replay=replay)
+    for policy in (UCB(arms=3), UBSS(arms=3)):
+        played = play(env, Agent(policy, seed=2), rounds=120, seed=0)
+        truth = simulate(replay, {"it": policy}, runs=1, seed=2, trace=True)
+        np.testing.assert_array_equal(played.choices, truth.choice.values[0, 0])
+        np.testing.assert_array_equal(played.rewards, truth.received.values[0, 0])
+        assert played.episodes == 1
+    assert play(env, Agent(UCB(arms=3)), rounds=130).episodes == 2
+    bare = env.unwrapped
+    _, info = bare.reset()
+    assert info["available"].all()
+    *_, info = bare.step(0)
+    assert info["regret"] == pytest.approx(replay.best[0] - values[0, 0])
+    check_env(ReplayBandit(np.nan_to_num(values)), skip_render_check=True)
+    while bare._round < 40:
+        bare.step(0)
+    with pytest.raises(InvalidArgument, match="an arm that is available in row 41, got 1"):
+        bare.step(1)
+    with pytest.raises(InvalidArgument, match="an arm from 0 to 2, got 3"):
+        bare.step(3)
+    with pytest.raises(RoundError):
+        ReplayBandit(values).step(0)

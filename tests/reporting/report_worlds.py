@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kalmanbandits.policies import UBSS
-from kalmanbandits.reporting.paper import PaperData, paper_data
+from kalmanbandits.reporting.paper.data import PaperData, paper_data
 from kalmanbandits.reporting.summary import CellSummary, Summary
 from kalmanbandits.statistics.intervals import mean, over_time, ranks
 from kalmanbandits.studies import Study, library_study, parse_study
@@ -55,6 +55,29 @@ def sweep_study(runs: int = 6) -> Study:
     return parse_study(text, name="wind.toml")
 
 
+def many_study() -> Study:
+    """Twenty policies with long labels on a grid of three parameters, one of them not a number."""
+    text = """
+title = "Twenty policies that cost $5 or $6, on a grid of three parameters: a title of some length"
+rounds = 20
+runs = 2
+[[systems]]
+name = "a grid"
+family = "rotation"
+theta = { from = 0, to = "2*pi", count = 4 }
+noise_variance = [0.001, 1, 1000]
+scale = [1.0, 12345.678]
+[[policies]]
+policy = "SlidingWindowUCB"
+label = "a sliding window of {window} rounds for $5"
+window = { from = 10, to = 190, count = 19 }
+[[policies]]
+policy = "Random"
+label = "_random"
+"""
+    return parse_study(text, name="many.toml")
+
+
 def small_paper_study(runs: int = 6) -> Study:
     """The paper's study with its own policies, 9 angles and 400 rounds."""
     text = library_study("paper").read_text(encoding="utf-8")
@@ -95,7 +118,9 @@ def made_up(losses: Losses, *, angles: int = 17, runs: int = 40, noise: float = 
         system = SimpleNamespace(index=0, group=group, parameters={"theta": theta}, policies=policies)
         system.system = rotation(theta=theta)
         history = over_time(final[:, :, None] * 10, [10])
-        return CellSummary(system, tuple(names), final, mean(final), history, ranks(final))  # type: ignore[arg-type]
+        return CellSummary(
+            system, tuple(names), tuple(range(runs)), final, mean(final), history, ranks(final)
+        )  # type: ignore[arg-type]
 
     point = 5 * math.pi / 8
     specs: dict[str, Any] = dict.fromkeys(everyone, UBSS(arms=2, bonus="printed", B_c=10.0, B_R=20.0))

@@ -32,7 +32,7 @@ def visit(browser: Any, folder: Path) -> Iterator[Visit]:  # noqa: F811
 def test_the_chart_is_drawn_and_policies_are_switched(visit: Visit) -> None:
     names = visit.curves("time")
     assert {"UBSS", "UCB", "Random"} <= set(names)
-    box = visit.page.locator("#time .scatterlayer").bounding_box()
+    box = visit.page.locator("#time svg").bounding_box()
     assert box["width"] > 600
     assert box["height"] > 200
     visit.chip("UCB").uncheck()
@@ -53,6 +53,22 @@ def test_the_recommendation_stands_at_the_top(visit: Visit) -> None:
 
 
 @in_browser
+def test_choices_and_predictions_are_drawn(visit: Visit) -> None:
+    assert visit.curves("series") == ["EWR", "JFK", "LGA"]
+    strip = visit.page.locator("#strip rect.heat")
+    assert strip.count() == 3 * 200
+
+    def dark() -> list[str]:
+        return strip.evaluate_all("cells => cells.map(cell => cell.getAttribute('fill'))")
+
+    before = dark()
+    assert visit.page.locator("#who").input_value() == "UBSS"
+    visit.page.select_option("#who", "Random")
+    assert dark() != before
+    assert visit.page.locator("#scatter circle").count() > 100
+
+
+@in_browser
 def test_it_fits_a_phone(browser: Any, folder: Path) -> None:  # noqa: F811
     small = Visit(browser, folder / "report.html", width=390, height=844)
     assert small.page.evaluate("document.documentElement.scrollWidth") <= 390
@@ -62,9 +78,10 @@ def test_it_fits_a_phone(browser: Any, folder: Path) -> None:  # noqa: F811
 
 def test_the_page_holds_its_parts_and_asks_for_nothing(folder: Path) -> None:
     text = (folder / "report.html").read_text(encoding="utf-8")
-    for part in ("advice", "figure", "explore", "policies", "arms", "method"):
+    for part in ("advice", "figure", "explore", "choices", "predictions", "policies", "arms", "method"):
         assert f'<section id="{part}">' in text
     own = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
     assert not re.search(r"""(?:src|href)=["'](?!data:|#)""", own)
-    assert "Politis and White" in own
-    assert "Did not play: KalmanGreedy: needs a system" in own
+    assert "Šidák" in own
+    assert "Did not play: KalmanGreedy (needs a system" in own
+    assert "from the rows before it alone" in own

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 import shutil
@@ -11,6 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
+
+from kalmanbandits.reporting import write_report
+from kalmanbandits.studies import parse_study, run_study
 
 CHROMIUM = next(
     filter(
@@ -58,9 +64,13 @@ class Visit:
     def curves(self, chart: str) -> list[str]:
         """The names of the curves that a chart shows: what is drawn, not what was asked for."""
         drawn: list[str] = self.page.evaluate(
-            """chart => [...document.querySelectorAll(`#${chart} .scatterlayer .trace`)]
-                 .map(node => node.__data__[0].trace)
-                 .filter(trace => trace.meta === "line").map(trace => trace.name)""",
+            """chart => {
+                 const own = [...document.querySelectorAll(`#${chart} .curve`)];
+                 if (own.length) return own.map(node => node.dataset.name);
+                 return [...document.querySelectorAll(`#${chart} .scatterlayer .trace`)]
+                   .map(node => node.__data__[0].trace)
+                   .filter(trace => trace.meta === "line").map(trace => trace.name);
+               }""",
             chart,
         )
         return drawn
@@ -90,10 +100,11 @@ def test_the_charts_are_drawn(paper: Visit) -> None:
     for chart in ("sweep", "time"):
         names = paper.curves(chart)
         assert {"UBSS s=1, literal", "UBSS s=3", "UCB", "SW-UCB", "Random", "Kalman greedy"} <= set(names)
-        box = paper.page.locator(f"#{chart} .scatterlayer").bounding_box()
+        box = paper.page.locator(f"#{chart} .curve").first.bounding_box()
         assert box["width"] > 600
-        assert box["height"] > 200
-    ticks = paper.page.locator("#sweep .xtick text").all_text_contents()
+        assert paper.page.locator(f"#{chart} svg").bounding_box()["height"] > 200
+        assert paper.page.locator(f"#{chart} .curve path").count() > 50  # markers
+    ticks = paper.page.locator("#sweep .xtick").all_text_contents()
     assert "π/2" in ticks
 
 
@@ -133,7 +144,10 @@ def test_a_choice_outlives_a_change_of_system(paper: Visit) -> None:
 @in_browser
 def test_the_scale_and_the_table_follow(paper: Visit) -> None:
     paper.page.uncheck("#log")
-    assert paper.page.evaluate("document.getElementById('sweep').layout.yaxis.type") == "linear"
+    ticks = paper.page.locator("#sweep .ytick")
+    assert "0" in ticks.all_text_contents()  # which a log scale has not
+    paper.page.check("#log")
+    assert "0" not in ticks.all_text_contents()
     rows = paper.page.locator("#cell-rows tr")
     assert rows.count() == len(paper.curves("sweep"))
     first = rows.nth(0).locator("td").all_inner_texts()
@@ -145,7 +159,15 @@ def test_the_scale_and_the_table_follow(paper: Visit) -> None:
 def test_it_fits_a_phone(browser: Any, paper_report: Path) -> None:
     visit = Visit(browser, paper_report / "report.html", width=390, height=844)
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert visit.page.locator("#sweep .scatterlayer").bounding_box()["width"] > 200
+    assert visit.page.locator("#sweep .curve").first.bounding_box()["width"] > 200
+    wide = visit.page.evaluate(
+        """() => [...document.querySelectorAll("table, select, svg")]
+             .filter(node => node.getBoundingClientRect().right > innerWidth + 1).length"""
+    )
+    assert wide == 0  # no table has to be pushed sideways
+    assert visit.page.evaluate(
+        "[...document.querySelectorAll('.scroll')].every(t => t.scrollWidth <= t.clientWidth)"
+    )
     assert visit.complaints == []
     visit.page.close()
 
@@ -154,11 +176,104 @@ def test_it_fits_a_phone(browser: Any, paper_report: Path) -> None:
 def test_a_study_of_ones_own(browser: Any, sweep_report: Path) -> None:
     visit = Visit(browser, sweep_report / "report.html")
     assert set(visit.curves("sweep")) == {"UBSS s=1", "UBSS s=2", "UCB", "Clairvoyant"}
+    assert not visit.page.locator("#heat").is_visible()
+    assert not visit.page.locator("#axes").is_visible()
     visit.page.select_option("#group", label="noisy kinds")
+    assert visit.page.locator("#sweep h4").all_inner_texts() == ["noise variance = 1", "noise variance = 100"]
+    assert visit.curves("sweep") == 2 * ["UBSS s=1", "UBSS s=2", "UCB"]
+    assert visit.page.locator("#best rect.heat").count() == 4
+    assert visit.page.locator("#ratio rect.heat").count() == 4
+    visit.page.select_option("#x", label="noise variance")  # the other one goes to the panels
+    assert visit.page.locator("#sweep h4").all_inner_texts() == ["θ = 0.5", "θ = 1.5"]
+    visit.page.select_option("#by", value="-1")
     assert visit.curves("sweep") == ["UBSS s=1", "UBSS s=2", "UCB"]
+    assert not visit.page.locator("#heat").is_visible()
+    visit.page.select_option("#by", label="θ")
+    visit.page.locator("#best rect.heat").first.click()
+    assert visit.page.inner_text("#time-title") == "Regret over time, θ = 0.5, noise variance = 1"
     assert visit.complaints == []
     assert visit.page.locator("#verdict").count() == 0
     visit.page.close()
+
+
+EVIL = [
+    "<script>document.title = 'ran'</script>",
+    "<!--<script>",
+    "</script><script>document.title = 'ran'</script>",
+    "<img src=x onerror=\"document.title = 'ran'\">",
+    "\" onmouseover=\"document.title = 'ran'",
+    "costs $x^2_{$ & $y$",
+    "${title} $data",
+    "_hidden",
+]
+
+
+@pytest.fixture(scope="module")
+def evil_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study whose title and labels try to be a script, a comment, an attribute, mathematics, a template."""
+    folder = tmp_path_factory.mktemp("evil")
+    policies = [
+        {"policy": "SlidingWindowUCB", "label": label.replace("{", "(").replace("}", ")"), "window": 10 + i}
+        for i, label in enumerate(EVIL)
+    ]
+    document = {
+        "title": EVIL[2] + EVIL[5],
+        "name": EVIL[0],
+        "rounds": 20,
+        "runs": 2,
+        "systems": [{"family": "rotation", "theta": [1.0, 2.0], "noise_variance": [1.0, 2.0]}],
+        "policies": policies,
+    }
+    write_report(run_study(parse_study(tomli_w.dumps(document)), folder), folder)
+    return folder
+
+
+@in_browser
+def test_nothing_in_a_label_or_title_runs_or_breaks_the_page(browser: Any, evil_report: Path) -> None:
+    with quiet_visit(browser, evil_report / "report.html") as visit:
+        labels = [label.replace("{", "(").replace("}", ")") for label in EVIL]
+        assert visit.page.title() == EVIL[2] + EVIL[5]
+        assert set(visit.curves("time")) == set(labels)
+        assert visit.page.locator(".chip").all_inner_texts() == labels
+        names = visit.page.locator("#cell-rows td:first-child").all_inner_texts()
+        assert sorted(names) == sorted(labels)
+        visit.page.locator("#sweep svg").first.hover()
+        assert visit.page.title() == EVIL[2] + EVIL[5]
+        # Whatever else came into the page would not run either.
+        visit.page.evaluate(
+            """() => {
+                 const script = document.createElement("script");
+                 script.textContent = "document.title = 'ran'";
+                 document.body.append(script);
+               }"""
+        )
+        assert visit.page.title() != "ran"
+        assert any("Content Security Policy" in complaint for complaint in visit.complaints)
+        visit.complaints.clear()
+
+
+def test_what_is_not_the_pages_own_is_escaped(evil_report: Path) -> None:
+    text = (evil_report / "report.html").read_text(encoding="utf-8")
+    scripts = re.findall(r"<script>(.*?)</script>", text, flags=re.DOTALL)
+    assert len(scripts) == 2  # the charts and what draws them
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
+    assert policy is not None
+    for script in scripts:
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy[1]
+    assert "unsafe" not in policy[1]
+    outside = re.sub(r"<script.*?</script>|<style>.*?</style>", "", text, flags=re.DOTALL)
+    assert "<script" not in outside
+    assert "<!--" not in outside
+    assert "<img src=x" not in outside
+
+
+def test_the_page_of_the_papers_study_is_small(paper_report: Path) -> None:
+    """Nine angles here, 65 there: what the charts are drawn from grows with them."""
+    text = (paper_report / "report.html").read_text(encoding="utf-8")
+    found = re.search(r'id="data">(.*?)</script>', text, re.DOTALL)
+    assert found is not None
+    assert len(text) - len(found[1]) + len(found[1]) * 71 / 15 < 2_000_000
 
 
 def test_the_page_holds_its_parts(paper_report: Path) -> None:
@@ -182,7 +297,8 @@ def test_the_numbers_of_the_page_are_those_of_the_table(sweep_report: Path) -> N
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
     assert found is not None
     groups = json.loads(found[1])["groups"]
-    assert groups[0]["x"] == [1.0, 2.0, 3.0]  # in rising order, though the study says otherwise
+    assert groups[0]["parameters"][0]["numbers"] == [1.0, 2.0, 3.0]  # rising, though the study is not
+    assert [cell["at"] for cell in groups[0]["cells"]] == [[0], [1], [2]]
     rows = (sweep_report / "summary.csv").read_text(encoding="utf-8").splitlines()
     (row,) = [row.split(",") for row in rows if row.startswith("1,turning") and ",UCB," in row]
     place = [p["name"] for p in json.loads(found[1])["policies"]].index("UCB")

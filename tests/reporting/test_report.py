@@ -14,17 +14,18 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.image import imread
-from report_worlds import made_up, small_paper_study, sweep_study
+from report_worlds import made_up, many_study, small_paper_study, sweep_study
 
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.reporting import drawing, write_report
-from kalmanbandits.reporting.figure import paper_figure
+from kalmanbandits.reporting.grids import main_axes, varied
 from kalmanbandits.reporting.overview import overview_figure
-from kalmanbandits.reporting.paper import paper_data
+from kalmanbandits.reporting.paper.data import paper_data
+from kalmanbandits.reporting.paper.figure import paper_figure
 from kalmanbandits.reporting.style import DASHES, MARKERS, looks
-from kalmanbandits.reporting.summary import summarise, swept
+from kalmanbandits.reporting.summary import summarise
 from kalmanbandits.statistics.intervals import mean, ranks
-from kalmanbandits.studies import Results, parse_study, run_study
+from kalmanbandits.studies import Results, library_study, load_study, parse_study, run_study
 
 FILES = ["figure.png", "figure.svg", "report.html", "summary.csv"]
 
@@ -68,11 +69,16 @@ def test_the_table_agrees_with_the_store(sweep_report: Path) -> None:
     assert {row["noise_variance"] for row in rows if row["group"] == "turning"} == {""}
 
 
-def test_a_sweep_is_recognised(sweep_report: Path) -> None:
+def test_grids_are_recognised(sweep_report: Path) -> None:
     groups = summarise(Results.open(sweep_report)).groups
-    assert swept(groups["turning"]) == "theta"
-    assert swept(groups["noisy kinds"]) is None
-    assert swept(groups["turning"][:1]) is None
+    (theta,) = varied(groups["turning"])
+    assert (theta.label, theta.numbers, theta.texts) == ("θ", (1.0, 2.0, 3.0), ("1", "2", "3"))
+    assert [theta.place(cell) for cell in groups["turning"]] == [2, 0, 1]
+    assert varied(groups["turning"][:1]) == []
+    axes = varied(groups["noisy kinds"])
+    assert [axis.name for axis in axes] == ["theta", "noise_variance"]
+    assert main_axes(axes) == (0, 1)
+    assert main_axes(varied(groups["turning"])) == (0, -1)
 
 
 def test_one_run_is_enough_for_a_report(tmp_path: Path) -> None:
@@ -80,15 +86,6 @@ def test_one_run_is_enough_for_a_report(tmp_path: Path) -> None:
     assert all(path.stat().st_size for path in paths)
     paths = write_report(run_study(small_paper_study(runs=1), tmp_path / "paper"), tmp_path / "paper")
     assert all(path.stat().st_size for path in paths)
-
-
-def test_an_unfinished_study_has_no_report(sweep_report: Path) -> None:
-    class Unfinished:
-        study = Results.open(sweep_report).study
-        complete = False
-
-    with pytest.raises(InvalidArgument, match="complete"):
-        write_report(Unfinished(), sweep_report)  # type: ignore[arg-type]
 
 
 def test_a_study_without_regret_has_no_report(tmp_path: Path) -> None:
@@ -125,6 +122,7 @@ def texts(figure: Figure) -> dict[str, Any]:
     canvas.draw()  # places what was last placed for another file
     renderer = canvas.get_renderer()
     found = {text.get_text(): text.get_window_extent(renderer) for text in figure.texts}
+    found |= {f"legend {i}": each.get_window_extent(renderer) for i, each in enumerate(figure.legends)}
     for i, axes in enumerate(figure.axes):
         parts = {"title": axes.title, "left": axes._left_title, "x": axes.xaxis.label, "y": axes.yaxis.label}  # type: ignore[attr-defined]
         low, high = axes.get_xlim()
@@ -153,12 +151,14 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     return figures
 
 
-@pytest.mark.parametrize("kind", ["paper", "made up", "sweep"])
+@pytest.mark.parametrize("kind", ["paper", "made up", "sweep", "many"])
 def test_nothing_written_overlaps_or_is_cut_off(
     kind: str, kept: list[Figure], tmp_path: Path, paper_report: Path, sweep_report: Path
 ) -> None:
     if kind == "sweep":
         overview_figure(summarise(Results.open(sweep_report)), tmp_path)
+    elif kind == "many":
+        overview_figure(summarise(run_study(many_study(), tmp_path / "store")), tmp_path)
     elif kind == "paper":
         paper_figure(paper_data(summarise(Results.open(paper_report))), tmp_path)
     else:
@@ -181,7 +181,11 @@ def test_looks_are_told_apart() -> None:
     assert list(found) == names
     assert len({(look.colour, look.line) for look in found.values()}) == len(names)
     assert all(look.line in DASHES and look.marker in MARKERS for look in found.values())
-    assert len(looks([f"policy {i}" for i in range(99)])) == 99
+    assert len(set(looks([f"policy {i}" for i in range(99)]).values())) == 99
+    paper = load_study(library_study("paper")).cells[0].policies
+    for twenty in ([f"policy {i}" for i in range(20)], list(paper), [*list(paper)[:4], *"abcdefghijklmnop"]):
+        each = looks(twenty).values()
+        assert len({look.colour for look in each}) == len({look.marker for look in each}) == len(twenty)
 
 
 def test_drawing_leaves_no_global_state(tmp_path: Path) -> None:
@@ -192,7 +196,7 @@ before = [repr(matplotlib.rcParams[key]) for key in keys]
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from report_worlds import made_up
-from kalmanbandits.reporting.figure import paper_figure
+from kalmanbandits.reporting.paper.figure import paper_figure
 paper_figure(made_up(lambda policy, theta: 90.0, angles=5), Path(sys.argv[2]))
 assert [repr(matplotlib.rcParams[key]) for key in keys] == before
 print("matplotlib.pyplot" in sys.modules)

@@ -10,8 +10,8 @@ import pytest
 from report_worlds import COMPARATORS, CORRECTED, LITERAL, Losses, made_up
 
 from kalmanbandits.errors import InvalidArgument
-from kalmanbandits.reporting.paper import BLUE, GREY, MIXED, WHITE, paper_data
-from kalmanbandits.reporting.verdict import FAILS, HOLDS, PARTLY, Finding, ten_percent_at, verdict
+from kalmanbandits.reporting.paper.data import BLUE, GREY, MIXED, WHITE, paper_data
+from kalmanbandits.reporting.paper.verdict import FAILS, HOLDS, PARTLY, Finding, ten_percent_at, verdict
 from kalmanbandits.statistics.intervals import Interval, percent_gain
 
 ENDS, MIDDLE, SIZE, LARGEST, NO_BETTER, RISES, BEST, WHITES, BLUES = range(9)

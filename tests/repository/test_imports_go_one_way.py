@@ -33,6 +33,7 @@ LINE = (
 ASIDE = {
     "saving": {*LINE[: LINE.index("policies") + 1]},
     "agent": {*LINE[: LINE.index("policies") + 1], "saving"},
+    "plot": {*LINE[: LINE.index("backtesting") + 1]},
     "testing": {*LINE, "saving", "agent", ""},
     "integrations": {*LINE, "saving", "agent", "testing", ""},
 }
@@ -86,6 +87,11 @@ def violations(source: Path) -> list[str]:
 
 def test_imports_go_one_way() -> None:
     assert violations(ROOT / "src") == []
+
+
+def test_the_page_on_architecture_names_every_room() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert [room for room in MAY_USE if room and f"`{room}`" not in page] == []
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from card_cases import CASES, OPTIONS, ROTATION, STUDY, players
+from gpu_cases import CASES, MANY, OPTIONS, PLAIN, ROTATION, STUDY, players
 
 import kalmanbandits as kb
 from kalmanbandits import streams
 from kalmanbandits.errors import InvalidArgument
+from kalmanbandits.simulation import moments
 from kalmanbandits.studies import Results, StoreRefused, run_study
-from kalmanbandits.studies.spec import parse_study
+from kalmanbandits.studies.document.spec import parse_study
 from kalmanbandits.systems.replay import Replay
 
 HERE = Path(__file__).parent
@@ -27,17 +28,17 @@ WITH_COMPILER = importlib.util.find_spec("numba_cuda") is not None
 
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The results of the simulated card."""
-    target = tmp_path_factory.mktemp("card") / "results"
+    """The results of the simulated GPU."""
+    target = tmp_path_factory.mktemp("gpu") / "results"
     switches = {"NUMBA_ENABLE_CUDASIM": "1", "NUMBA_DISABLE_JIT": "1"}
-    command = [sys.executable, str(HERE / "card_simulator.py"), str(target)]
+    command = [sys.executable, str(HERE / "gpu_simulator.py"), str(target)]
     done = subprocess.run(command, env=os.environ | switches, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return pickle.loads(target.read_bytes()) | {"study": target.with_name("study")}
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_card_plays_as_the_cpu_does(simulated: Any, case: str) -> None:
+def test_the_gpu_plays_as_the_cpu_does(simulated: Any, case: str) -> None:
     system, policies = CASES[case]
     ours = kb.simulate(system, policies, **OPTIONS)
     assert set(simulated[case]) == set(ours)
@@ -46,7 +47,29 @@ def test_card_plays_as_the_cpu_does(simulated: Any, case: str) -> None:
     assert (simulated[case]["choice"] == ours["choice"].values).all()
 
 
-def test_studies_run_on_the_card(simulated: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("keep", ["runs", "moments"])
+def test_results_do_not_depend_on_the_number_of_gpus(
+    simulated: Any, keep: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, three = (simulated[f"{count}, {keep}"] for count in ("one GPU", "three GPUs"))
+    monkeypatch.setattr(moments, "PANEL", 128)  # as in the simulator
+    ours = kb.simulate(ROTATION, PLAIN, **MANY, keep=keep)
+    assert set(one) == set(three) == set(ours)
+    for measure in one:
+        np.testing.assert_array_equal(one[measure], three[measure], err_msg=measure)
+        np.testing.assert_allclose(one[measure], ours[measure].values, rtol=1e-9, atol=1e-9, err_msg=measure)
+
+
+def test_progress_hears_of_compilation_and_reaches_the_end(simulated: Any) -> None:
+    assert simulated["heard"][:3] == ["compiling UCB", "compiling Random", "playing"]
+    assert simulated["heard"][-1] == (30, 30)
+
+
+def test_numbers_that_overflow_are_refused_by_name(simulated: Any) -> None:
+    assert "for policies['U'] in run 6" in simulated["refusal"]
+
+
+def test_studies_run_on_the_gpu(simulated: Any, tmp_path: Path) -> None:
     study = parse_study(STUDY)
     ours, theirs = run_study(study, tmp_path / "cpu"), Results.open(simulated["study"])
     assert theirs.complete
@@ -55,16 +78,16 @@ def test_studies_run_on_the_card(simulated: Any, tmp_path: Path) -> None:
         np.testing.assert_allclose(theirs.measure("regret", cell), ours.measure("regret", cell), rtol=1e-9)
 
 
-def test_card_and_cpu_do_not_share_a_store(simulated: Any) -> None:
+def test_gpu_and_cpu_do_not_share_a_store(simulated: Any) -> None:
     with pytest.raises(StoreRefused, match="backend: gpu in the store, cpu here"):
         run_study(parse_study(STUDY), simulated["study"])
 
 
-def test_without_a_card_it_says_what_to_do() -> None:
+def test_without_a_gpu_it_says_what_to_do() -> None:
     from kalmanbandits.simulation import gpu
 
     if not gpu._fault():
-        pytest.skip("this machine has a card: benchmarks/gpu.py tests it")
+        pytest.skip("this machine has a GPU: benchmarks/gpu.py tests it")
     with pytest.raises(InvalidArgument, match=r'backend must be "cpu" here.*kalmanbandits\[gpu\]'):
         kb.simulate(ROTATION, {"UCB": kb.UCB(arms=2)}, rounds=10, backend="gpu")
 
@@ -81,7 +104,7 @@ def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "numba-cuda[cu13]" in gpu._fault.__wrapped__()
 
 
-def test_single_precision_is_for_the_card() -> None:
+def test_single_precision_is_for_the_gpu() -> None:
     with pytest.raises(InvalidArgument, match='precision must be "float64" on the CPU'):
         kb.simulate(ROTATION, {"UCB": kb.UCB(arms=2)}, rounds=10, precision="float32")
 
@@ -97,37 +120,58 @@ class Slow(kb.PlainPolicy):
         pass
 
 
-def batch(**policies: Any) -> Any:
-    from kalmanbandits.simulation.gpu import CardBatch
+def play(**policies: Any) -> None:
+    from kalmanbandits.simulation.batch import Batch, KeptRuns
+    from kalmanbandits.simulation.gpu import play_on_gpu
 
-    what = (ROTATION, list(policies.values()), 10, range(2), 0, np.array([10]), False)
-    return CardBatch(*what, names=list(policies), precision="float64")
+    specs = tuple(policies.values())
+    batch = Batch(ROTATION, tuple(policies), specs, 10, range(2), 0, np.array([10]), False)
+    play_on_gpu([(batch, KeptRuns(batch))], "float64")
 
 
 def test_policies_in_python_are_refused_by_name() -> None:
     with pytest.raises(InvalidArgument, match=r"policies\['mine'\] cannot run on the GPU, got Slow"):
-        batch(mine=Slow(arms=2))
+        play(mine=Slow(arms=2))
 
 
 def test_memories_too_large_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kalmanbandits.simulation import gpu
+    from kalmanbandits.simulation import gpu, gpu_groups
+    from kalmanbandits.simulation.batch import Batch, KeptRuns
 
-    monkeypatch.setattr(gpu, "SIMULATED", True)
-    monkeypatch.setattr(gpu, "_memory", lambda: (2**16, 2**16))
+    monkeypatch.setattr(gpu_groups, "SIMULATED", True)
+    monkeypatch.setattr(gpu, "_free_memory", lambda place: 2**16)
+    spec = (kb.UBSS(arms=2, window=4),)
+    batch = Batch(ROTATION, ("big",), spec, 10, range(2), 0, np.array([10]), False)
+    groups = gpu_groups.group_policies([batch], "float64")
     with pytest.raises(InvalidArgument, match=r"policies\['big'\] is too large for the GPU"):
-        batch(big=kb.UBSS(arms=2, window=4)).run(1)
+        gpu._lanes([(batch, KeptRuns(batch))], groups, [0])
+
+
+def test_work_is_cut_into_shares_that_hold_every_run_once() -> None:
+    from kalmanbandits.simulation import gpu
+    from kalmanbandits.simulation.batch import Batch, KeptRuns
+
+    sizes = [1, 700, 256, 3]
+    batches = [
+        Batch(ROTATION, ("it",), (kb.UCB(arms=2),), 10, range(n), 0, np.array([10]), False) for n in sizes
+    ]
+    shares = list(gpu.cut([(batch, KeptRuns(batch)) for batch in batches], 300))
+    assert [sum(part.end - part.begin for part in share) for share in shares] == [300, 300, 300, 60]
+    for batch, n in zip(batches, sizes, strict=True):
+        parts = [(part.begin, part.end) for share in shares for part in share if part.batch is batch]
+        assert [place for begin, end in parts for place in range(begin, end)] == list(range(n))
 
 
 def test_tables_are_refused() -> None:
     from kalmanbandits.simulation import gpu
 
     with pytest.raises(InvalidArgument, match=r"system must be a LinearGaussianSystem.*got Replay"):
-        gpu.check_card(Replay(np.zeros((5, 2))))
+        gpu.check_gpu(Replay(np.zeros((5, 2))))
 
 
 @pytest.fixture
 def words(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The card's own functions in plain Python."""
+    """The GPU's own functions in plain Python."""
     from kalmanbandits.simulation import gpu_compiler
 
     def product(a: Any, b: Any) -> Any:
@@ -145,14 +189,14 @@ def words(monkeypatch: pytest.MonkeyPatch) -> Any:
 WORDS = [0, 1, 2, 2**31 - 1, 2**31, 2**32 - 1, *np.random.default_rng(0).integers(0, 2**32, 2000)]
 
 
-def test_the_card_has_the_generator_of_the_cpu(words: Any) -> None:
+def test_the_gpu_has_the_generator_of_the_cpu(words: Any) -> None:
     for block, key in ((0, 0), (2**40 + 3, 2**64 - 5)):
         address = np.uint64(block), streams.PROCESS, np.uint64(key)
         with np.errstate(over="ignore"):
             assert words.philox(*address) == streams.philox.py_func(*address)
 
 
-def test_the_card_has_the_deviates_of_the_cpu(words: Any) -> None:
+def test_the_gpu_has_the_deviates_of_the_cpu(words: Any) -> None:
     double, single = (words.make_normal_from_word(words.PIECES[p]) for p in ("float64", "float32"))
     with np.errstate(over="ignore"):
         for word in WORDS:
@@ -165,8 +209,8 @@ def kind(spec: Any, precision: str) -> Any:
     from kalmanbandits.simulation import gpu_kernel
     from kalmanbandits.simulation.environment import environment
 
-    memory = gpu_kernel.card_dtype(spec.dtype(), precision)
-    env = gpu_kernel.card_dtype(environment(ROTATION).dtype, precision)
+    memory = gpu_kernel.gpu_dtype(spec.dtype(), precision)
+    env = gpu_kernel.gpu_dtype(environment(ROTATION).dtype, precision)
     return gpu_kernel.Kind(spec.kernel, memory, env, 4, 2, precision, False, "shared", 32)
 
 

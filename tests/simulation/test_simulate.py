@@ -174,9 +174,56 @@ def test_progress_reaches_the_end_and_an_error_in_it_stops_everything():
     assert threading.active_count() == before
 
 
+class Listener:
+    """A progress that wants to know of compilation too."""
+
+    def __init__(self):
+        self.heard = []
+
+    def __call__(self, done, total):
+        self.heard.append((done, total))
+
+    def stage(self, text):
+        self.heard.append(text)
+
+
+def test_progress_hears_of_compilation_before_the_first_round(monkeypatch):
+    from kalmanbandits.simulation import cpu
+
+    monkeypatch.setattr(cpu, "_ready", set())
+    policies = {"mine": UCB(arms=2), "yours": UCB(arms=2), "chance": Random(arms=2)}
+    first, second = Listener(), Listener()
+    simulate(SYSTEM, policies, rounds=30, runs=2, progress=first)
+    assert first.heard[:3] == ["compiling mine", "compiling chance", "playing"]  # one kernel serves two
+    assert all(isinstance(event, tuple) for event in first.heard[3:])
+    assert first.heard[-1] == (180, 180)
+    simulate(SYSTEM, policies, rounds=30, runs=2, progress=second)
+    assert second.heard[0] == "playing"
+
+
+def test_run_numbers_end_below_two_to_the_64():
+    last = simulate(SYSTEM, {"R": Random(arms=2)}, rounds=20, runs=2, first_run=2**64 - 2)
+    assert last.run.values.tolist() == [2**64 - 2, 2**64 - 1]
+    first = simulate(SYSTEM, {"R": Random(arms=2)}, rounds=20)
+    assert float(last.regret[0, 1, -1]) != float(first.regret[0, 0, -1])
+
+
+def test_numbers_that_overflow_are_refused_by_name():
+    system = LinearGaussianSystem([[10.0]], [[1.0], [-1.0]], [[1.0]], 1.0, [1.0], [[1.0]])
+    fine = simulate(system, {"U": UCB(arms=2)}, rounds=300, first_run=6)
+    assert np.isfinite(fine.regret).all()
+    for keep in ("runs", "moments"):
+        with pytest.raises(
+            InvalidArgument, match=r"system must .* for policies\['U'\] in run 6 .*fewer rounds"
+        ):
+            simulate(system, {"U": UCB(arms=2)}, rounds=400, first_run=6, keep=keep)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"first_run": 2**64}, r"first_run must be at most 2\*\*64 - runs, got 18446744073709551616"),
+        ({"first_run": 2**64 - 1, "runs": 2}, "got 18446744073709551615 for 2 runs"),
         ({"rounds": 0}, "rounds must be at least 1, got 0"),
         ({"runs": 0}, "runs must be at least 1, got 0"),
         ({"rounds": 10.0}, "rounds must be an integer, got 10.0"),

@@ -22,7 +22,8 @@ from pathlib import Path
 import numpy as np
 from study_worlds import contents, small_study
 
-from kalmanbandits.studies import Results, Study, layout, run_study
+from kalmanbandits.studies import Results, Study, run_study
+from kalmanbandits.studies.store import layout
 
 # Python warns of forking next to threads; zarr, which has one, renews it in the child.
 warnings.filterwarnings("ignore", category=DeprecationWarning)

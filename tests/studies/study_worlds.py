@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kalmanbandits.studies import Study, layout, parse_study
+from kalmanbandits.studies import Study, parse_study
+from kalmanbandits.studies.store import layout
 
 TEXT = """
 name = "small"
@@ -46,9 +47,11 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file of a store that must not depend on how it came about."""
-    names = ["study.toml", "ledger"]
-    data = [
-        path.relative_to(folder).as_posix() for path in (folder / "data.zarr").rglob("*") if path.is_file()
-    ]
-    assert not list((folder / "tmp").iterdir())
-    return {name: (folder / name).read_bytes() for name in sorted(names + data)}
+    files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    assert not [name for name in files if name.endswith(".partial") or "/.earlier" in f"/{name}"]
+    return {name: files[name].read_bytes() for name in sorted(files) if name not in ("manifest.json", "lock")}
+
+
+def chunk_files(folder: Path) -> list[Path]:
+    """The files of a store's chunks, those of all measures."""
+    return [path for path in (folder / "data.zarr").rglob("c.*") if path.is_file()]

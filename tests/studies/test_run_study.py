@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray
-from study_worlds import CHUNKS, TEXT, contents, small_blocks, small_study
+from study_worlds import CHUNKS, TEXT, chunk_files, contents, small_blocks, small_study
 
 from kalmanbandits.errors import FileFormatError, InvalidArgument
 from kalmanbandits.simulation import simulate
-from kalmanbandits.studies import Changes, Results, layout, load_study, parse_study, run_study
-from kalmanbandits.studies.layout import blocks
+from kalmanbandits.studies import Changes, Results, load_study, parse_study, run_study
+from kalmanbandits.studies.store import layout
+from kalmanbandits.studies.store.layout import blocks
 
 EVERYTHING = ("regret", "reward", "pulls", "prediction_error")
 
@@ -49,14 +50,43 @@ def test_cells_may_differ_in_arms_and_policies(tmp_path: Path) -> None:
 
 
 def test_xarray_reads_the_store(tmp_path: Path) -> None:
-    results = run_study(small_study(), tmp_path)
-    with xarray.open_zarr(tmp_path / "data.zarr", group="angles", consolidated=False) as data:
+    results = run_study(small_study(("runs = 7", "runs = 7\nfirst_run = 20")), tmp_path)
+    with xarray.open_datatree(tmp_path / "data.zarr", engine="zarr") as tree:
+        data = tree["angles"].to_dataset()
         assert data.regret.dims == ("cell", "policy", "run", "checkpoint")
-        assert data.attrs["policy"] == ["UCB", "Random"]
+        assert data.policy.values.tolist() == ["UCB", "Random"]
+        assert data.run.values.tolist() == list(range(20, 27))
+        assert data.checkpoint.values.tolist() == [10, 100, 200]
         assert data.coords["theta"].values.tolist() == [0.0, np.pi / 2, np.pi]
+        assert data.theta.dims == ("cell",)
         for measure in ("regret", "pulls"):
             for i in range(3):
                 np.testing.assert_array_equal(data[measure][i], results.measure(measure, i))
+        pulls = data.pulls.sel(policy="Random", run=23, checkpoint=100)
+        assert (pulls.sum("arm") == 100).all()
+    with xarray.open_zarr(tmp_path / "data.zarr", group="angles") as data:
+        assert data.sizes == {"cell": 3, "policy": 2, "run": 7, "checkpoint": 3, "arm": 2}
+    xarray.testing.assert_identical(results.to_xarray()["angles"].regret.load(), data.regret.load())
+
+
+def test_results_as_one_table(tmp_path: Path) -> None:
+    text = TEXT + '[[systems]]\nname = "walk"\nfamily = "random_walk"\narms = [2, 3]\n'
+    results = run_study(parse_study(text), tmp_path)
+    frame = results.to_dataframe()
+    assert len(frame) == 5 * 2 * 7 * 3
+    assert list(frame.columns[:3]) == ["group", "cell", "theta"]
+    row = frame[(frame.cell == 1) & (frame.policy == "UCB") & (frame.run == 4) & (frame.checkpoint == 100)]
+    found = results.measure("regret", 1).sel(policy="UCB", run=4, checkpoint=100)
+    assert row.regret.item() == found.item()
+    assert row.theta.item() == np.pi / 2
+    wide = frame[frame.arms == 3]
+    assert (wide[["pulls_0", "pulls_1", "pulls_2"]].sum(axis=1) == wide.checkpoint).all()
+    (tmp_path / "data.zarr" / "angles" / "regret" / "c.1.0.0.0").unlink()
+    left = Results.open(tmp_path)
+    assert len(left.to_dataframe()) == len(frame) - 3 * 2 * 3
+    assert left.runs(1) == [3, 4, 5, 6]
+    assert left.measure("regret", 1, partial=True).run.values.tolist() == [3, 4, 5, 6]
+    assert left.share == pytest.approx(1 - 3 / 35)
 
 
 def test_the_files_do_not_depend_on_jobs(tmp_path: Path) -> None:
@@ -104,7 +134,8 @@ def test_the_manifest_says_with_what_where_and_when(tmp_path: Path) -> None:
     assert set(known["machine"]) == {"processor", "cores", "system"}
     assert known["started"] <= known["finished"]
     assert known["size"] == sum(p.stat().st_size for p in (tmp_path / "data.zarr").rglob("*") if p.is_file())
-    assert known["commit"] is None or len(known["commit"].rstrip("+")) == 40
+    assert known["commit"] is None or len(known["commit"]) == 40
+    assert [event["event"] for event in known["history"]] == ["begun"]
 
 
 def test_progress_rises_to_the_total(tmp_path: Path) -> None:
@@ -122,7 +153,7 @@ def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
     study = small_study(("runs = 7", "runs = 100"), ("rounds = 200", "rounds = 20_000"))
 
     def interrupt(done: int, total: int) -> None:
-        if read_lines(tmp_path / "a"):
+        if chunk_files(tmp_path / "a"):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -131,15 +162,9 @@ def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
     kept = Results.open(tmp_path / "a")
     assert not kept.complete
     assert kept.manifest["finished"] is None
-    assert 0 < len(read_lines(tmp_path / "a")) < 3 * -(-100 // blocks(study)["angles"])
+    assert 0 < kept.share < 1
     with pytest.raises(FileFormatError, match=r"regret of cell 2, runs \d+–\d+, is missing"):
         kept.measure("regret", 2)
-
-
-def read_lines(folder: Path) -> list[str]:
-    """The lines of a ledger after its header."""
-    path = folder / "ledger"
-    return path.read_text().splitlines()[1:] if path.exists() else []
 
 
 def test_a_store_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +181,7 @@ def test_a_store_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(KeyboardInterrupt):
         run_study(small_study(), tmp_path / "cut", jobs=1)
     assert calls == [0, 3, 6, 0]
-    files = [p for p in (tmp_path / "cut" / "data.zarr").rglob("c.*") if p.is_file()]
+    files = chunk_files(tmp_path / "cut")
     times = {path: path.stat().st_mtime_ns for path in files}
     assert len(files) == 4 * 2
     calls.clear()
@@ -164,7 +189,7 @@ def test_a_store_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.Monkey
     run_study(small_study(), tmp_path / "cut", jobs=1)
     assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
     assert times == {path: path.stat().st_mtime_ns for path in files}
-    assert len(read_lines(tmp_path / "cut")) == CHUNKS
+    assert len(chunk_files(tmp_path / "cut")) == 2 * CHUNKS
 
 
 @pytest.mark.parametrize(("rounds", "runs"), [(10_000, 1000), (10, 10**6), (10**9, 3)])

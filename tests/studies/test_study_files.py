@@ -19,9 +19,10 @@ from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.policies import UBSS, UCB, KalmanGreedy
 from kalmanbandits.simulation import Clairvoyant
 from kalmanbandits.studies import Changes, StudyError, library_study, load_study, parse_study
-from kalmanbandits.studies.arithmetic import number
-from kalmanbandits.studies.grids import thinned
-from kalmanbandits.studies.lines import key_lines
+from kalmanbandits.studies.document.arithmetic import number
+from kalmanbandits.studies.document.grids import thinned
+from kalmanbandits.studies.document.lines import key_lines
+from kalmanbandits.studies.document.spec import KEYS
 from kalmanbandits.systems import autoregressive, random_walk, rotation
 
 HEAD = "rounds = 100\nruns = 2\n"
@@ -330,18 +331,7 @@ ODD = st.one_of(
     st.dictionaries(st.sampled_from(["from", "to", "count", "step", "values", "x"]), st.integers(-2, 4)),
     st.just([[1.0, 0.0], [0.0, 1.0]]),
 )
-NAMES = [
-    "rounds",
-    "runs",
-    "seed",
-    "checkpoints",
-    "measures",
-    "systems",
-    "policies",
-    "report",
-    "name",
-    "title",
-]
+NAMES = [*KEYS]
 NAMES += [
     "family",
     "theta",

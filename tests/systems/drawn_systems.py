@@ -28,23 +28,11 @@ def systems(draw, largest_radius=0.99, units=6.0, arms=3, dimension=8):
     )
 
 
-def summed(transition, noise, terms=6000):
-    """Σ_j Γ^j N Γ'^j, term by term."""
-    total, power = np.zeros_like(noise), np.eye(len(noise))
-    for _ in range(terms):
-        total += power @ noise @ power.T
-        power = transition @ power
-    return total
-
-
-def filtered(system, action, rounds=6000):
-    """The filter's covariance after many rounds of one arm, from Σ, in the textbook form."""
-    Γ, P = system.transition, system.stationary_covariance
-    for _ in range(rounds):
-        gain = P @ action / (action @ P @ action + system.noise_variance)
-        P = Γ @ (P - np.outer(gain, action @ P)) @ Γ.T + system.process_noise
-        P = (P + P.T) / 2
-    return P
+def standardised(system):
+    """Γ, C and Q in units of each state's standard deviation, and these; SciPy's solvers need such units."""
+    sd = np.sqrt(np.diag(system.stationary_covariance))
+    Γ, Q = system.transition * sd / sd[:, None], system.process_noise / np.outer(sd, sd)
+    return Γ, system.actions * sd, Q, sd
 
 
 def apart(first, second, scale):

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kalmanbandits.errors import InvalidArgument
-from kalmanbandits.systems import Replay, TableError
-from kalmanbandits.systems.table_files import DELIMITERS, parse
+from kalmanbandits.systems import Replay, TableError, table_bytes
+from kalmanbandits.systems.table_files import DELIMITERS, number_in
 
 NAN = math.nan
 
@@ -54,11 +54,24 @@ def test_the_table_is_a_copy() -> None:
         [[1, 2.5], [3, None]],
         np.array([[1, 2.5], [3, NAN]], np.float32),
         np.ma.masked_array([[1.0, 2.5], [3.0, 4.0]], [[False, False], [False, True]]),
+        np.ma.masked_array([[2, 5], [6, 4]], [[False, False], [False, True]]) / 2,
+        [np.ma.masked_array([1.0, 2.5]), np.ma.masked_array([3.0, 4.0], [False, True])],
+        [[1.0, 2.5], [3.0, np.ma.masked]],
         pd.DataFrame({"column 1": [1, 3], "column 2": [2.5, None]}),
         pd.DataFrame({"column 1": pd.array([1, 3], "Int64"), "column 2": pd.array([2.5, None], "Float64")}),
         pd.DataFrame({"column 1": pd.array([1, 3], object), "column 2": pd.array([2.5, None], object)}),
     ],
-    ids=["lists", "float32", "masked", "frame", "nullable frame", "object frame"],
+    ids=[
+        "lists",
+        "float32",
+        "masked",
+        "masked integers",
+        "masked rows",
+        "masked cells",
+        "frame",
+        "nullable frame",
+        "object frame",
+    ],
 )
 def test_one_table_in_many_forms(table: object) -> None:
     replay = Replay(table)
@@ -98,14 +111,18 @@ def test_headers_columns_and_quotes(tmp_path: Path) -> None:
         ("a,b\n1,2\n3,inf\n", "line 3, column 'b' must be finite, got 'inf'"),
         ("a,b\n1e999,2\n3,4\n", "line 2, column 'a' must be finite, got '1e999'"),
         ("a,b\n1,2\n3,-2e100\n", r"row 2, column 'b' must lie within ±1e\+100, got -2e\+100"),
-        (",a,b\n0,1,2\n1,3,4\n", "first column has no name and counts the rows from 0: an index"),
+        (",a\n5,1\n7,3\n", r"at least two columns beside the index 'column 1', got 1: \['a'\]"),
+        ("date,a,b\n2020-01-02,1,2\n2020-01-01,1,2\n", "has 2020-01-02 in row 1 and 2020-01-01 in row 2"),
+        ("date,a,b\n2020-01-02,1,2\nTOTAL,1,2\n", "row 2, column 'date' must be a date .* got 'TOTAL'"),
+        (b"PK\x03\x04....", "is an Excel or zip file"),
+        (b"ARROW1 but no more", "cut short, damaged, or not a Feather file"),
         ("a,b\n1,2\n3,soon\n", r"line 3, column 'b' must be a number, got 'soon' \(leave the column out"),
         ("a,b\n1,1_000\n3,4\n", "line 2, column 'b' must be a number, got '1_000'"),
         (
             "a;b\n1,5;2\n3;4\n",
             r"line 2, column 'a' must be a number, got '1,5' \(write decimals with a point",
         ),
-        ("a,b\n1,2\n3,4,5\n", "line 3 has 3 cells, the first line has 2, separated by comma"),
+        ("a,b\n1,2\n3,4,5\n", "line 3 has 3 cells, the first line has 2"),
         ("a,b\n1\n3,4\n", "line 2 has 1 cells"),
         ("a|b\n1|2\n3|4\n", r"got a bar in every line, as in 'a\|b' \(give delimiter='\|'"),
         ("a b\n1 2\n3 4\n", "got a space in every line"),
@@ -136,7 +153,8 @@ def test_bad_files_are_refused_with_their_place(tmp_path: Path, content: str | b
         (pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]), "names must differ"),
         (pd.DataFrame({"a": ["x", 1], "b": [1, 2]}), "row 1, column 'a' must be a number, got 'x'"),
         (pd.DataFrame({"a": [1, 2], "b": [1, -np.inf]}), "row 2, column 'b' must be finite"),
-        (pd.DataFrame({"a": pd.to_datetime(["2020", "2021"]), "b": [1, 2]}), "column 'a' holds times"),
+        (pd.DataFrame({"a": pd.to_timedelta([1, 2]), "b": [1, 2]}), "column 'a' holds times"),
+        (pd.DataFrame({"a": pd.to_datetime(["2020", "2021"]), "b": [1, 2]}), "beside the index 'a', got 1"),
     ],
 )
 def test_bad_tables_are_refused_with_their_place(table: object, message: str) -> None:
@@ -180,6 +198,20 @@ def test_a_file_that_changes_while_it_is_read(
         Replay(path)
 
 
+def test_what_never_ends_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TableError, match="/dev/zero must be a file, got a device"):
+        Replay("/dev/zero")
+    monkeypatch.setattr(table_bytes, "PATIENCE", 0.2)
+    os.mkfifo(tmp_path / "silent")
+    with pytest.raises(TableError, match="a pipe into which nobody has written"):
+        Replay(tmp_path / "silent")
+    large = tmp_path / "large.csv"
+    with large.open("wb") as file:
+        file.truncate(5 * 2**30)  # takes no room on disk
+    with pytest.raises(TableError, match="at most 4 GiB"):
+        Replay(large)
+
+
 def test_a_pipe_is_read_to_its_end(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -189,40 +221,20 @@ def test_a_pipe_is_read_to_its_end(tmp_path: Path) -> None:
     writer.join()
 
 
-def test_a_first_column_that_only_looks_like_an_index(tmp_path: Path) -> None:
-    path = written(tmp_path, ",a,b\n0,1,2\n1,3,4\n")
-    assert Replay(path, columns=["a", "b"]).arms == 2
-    assert Replay(path, columns=["column 1", "a"]).table[:, 0].tolist() == [0, 1]  # asked for by name
-    assert Replay(written(tmp_path, "n,a\n0,1\n1,3\n")).arms == 2
-    assert Replay(written(tmp_path, ",a\n5,1\n7,3\n")).names == ("column 1", "a")
-
-
-def test_an_arm_is_off_in_long_gaps() -> None:
-    values = np.ones((60, 3))
-    values[:25, 0] = NAN  # starts late
-    values[40:49, 1] = NAN  # nine rows: rewards that got lost
-    values[50:, 2] = NAN  # ends early
-    values[53:55] = NAN  # nobody is there: all are offered, and lost
-    values[56:, :2] = NAN
-    values[20:25, 1] = NAN
-    off = Replay(values).off
-    assert off[:25, 0].all()
-    assert not off[25:, 0].any()
-    assert not off[:, 1].any()
-    assert off[50:, 2].all()
-    nobody = np.where(np.arange(60)[:, None] < 12, NAN, values)
-    assert not Replay(nobody).off[:12].any()
-    assert Replay(values).less(3.0).table[30].tolist() == [-2, -2, -2]
-    assert Replay(values).less(3.0).names == Replay(values).names
-
-
-def test_parquet(tmp_path: Path) -> None:
-    frame = pd.DataFrame({"a": [1, 2], "b": [None, 3.5], "when": ["x", "y"]})
-    frame.to_parquet(tmp_path / "rewards.parquet")
-    replay = Replay(tmp_path / "rewards.parquet", columns=["b", "a"])
+@pytest.mark.parametrize("kind", ["parquet", "feather"])
+def test_arrow_files(tmp_path: Path, kind: str) -> None:
+    frame = pd.DataFrame({"a": [1, 2], "b": [None, 3.5], "who": ["x", "y"]})
+    path = tmp_path / f"rewards.{kind}"
+    getattr(frame, f"to_{kind}")(path)
+    replay = Replay(path, columns=["b", "a"])
     np.testing.assert_array_equal(replay.table, [[NAN, 1], [3.5, 2]])
-    with pytest.raises(TableError, match="row 1, column 'when' must be a number, got 'x'"):
-        Replay(tmp_path / "rewards.parquet")
+    with pytest.raises(TableError, match="row 1, column 'who' must be a number, got 'x'"):
+        Replay(path)
+    frame["who"] = pd.to_datetime(["2020-01-01", "2020-02-01"])
+    getattr(frame, f"to_{kind}")(path)
+    index = Replay(path).index
+    assert index is not None
+    assert (index.name, index.label(1)) == ("who", "2020-02-01")
 
 
 def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,7 +253,7 @@ names = st.lists(
     min_size=2,
     max_size=4,
     unique_by=str.strip,
-).filter(lambda names: all(name.strip() for name in names) and any(parse(name) is None for name in names))
+).filter(lambda names: all(name.strip() for name in names) and any(number_in(name) is None for name in names))
 
 
 @settings(max_examples=60, deadline=None)

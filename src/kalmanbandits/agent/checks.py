@@ -9,27 +9,31 @@ from typing import Any
 
 import numpy as np
 
-from kalmanbandits.agent.air import EXPIRED
+from kalmanbandits.agent.pending import EXPIRED
 from kalmanbandits.agent.play import Play
+from kalmanbandits.agent.records import check_reward
+from kalmanbandits.agent.settings import Arm, arm_index, check_feasible, check_name
 from kalmanbandits.agent.tickets import Ticket
-from kalmanbandits.errors import InvalidArgument, InvalidType, KalmanBanditsError, RoundError, real, whole
-from kalmanbandits.policies.spec import Policy, Spec
+from kalmanbandits.errors import InvalidArgument, InvalidType, KalmanBanditsError, RoundError, whole
+from kalmanbandits.policies.spec import Spec
+from kalmanbandits.systems.replay import Replay
 
 WILL_NOT_COME = "call expire(ticket) for a reward that will never come"
 
 
-def mask(play: Play, available: Iterable[int]) -> Any:
+def mask(play: Play, available: Iterable[Arm]) -> Any:
     """The `available` arms as a mask (arms), without those that are retired."""
-    k = play.policy.arms
+    k, names = play.policy.arms, _names(play)
     result = np.zeros(k, np.bool_)
+    if isinstance(available, (str, bytes)):
+        raise InvalidType(f"available must list arms such as [0, 2], got {available!r}")
     try:
-        arms = [whole("available", arm, 0) for arm in available]
+        arms = [arm_index("available", arm, k, names) for arm in available]
     except TypeError as error:
+        if isinstance(error, InvalidType):
+            raise
         raise InvalidType(f"available must list arms such as [0, 2], got {available!r}") from error
-    for arm in arms:
-        if arm >= k:
-            raise InvalidArgument(f"available must hold arms below {k}, got {arm}")
-        result[arm] = play.usable[arm]
+    result[arms] = play.usable[arms]
     if not result.any():
         retired = "only retired ones" if arms else "none"
         raise InvalidArgument(
@@ -38,15 +42,24 @@ def mask(play: Play, available: Iterable[int]) -> Any:
     return result
 
 
-def selected(play: Play, available: Iterable[int] | None) -> int:
+def index(play: Play, arm: Any) -> int:
+    """The index of an arm, given by index or name."""
+    return arm_index("arm", arm, play.policy.arms, _names(play))
+
+
+def _names(play: Play) -> tuple[str, ...] | None:
+    return None if play.names is None else tuple(play.names)
+
+
+def selected(play: Play, available: Iterable[Arm] | None) -> int:
     """The arm of the open `select`, asked for again."""
     arm = play.open
     if arm is None:
         raise _tickets_open("select()", play)
     if available is not None and not mask(play, available)[arm]:
         raise RoundError(
-            f"available must hold arm {arm}, which is open, got {available!r} "
-            f"(close the round first: update({arm}, reward) or skip())"
+            f"available must hold arm {play.label(arm)!r}, which is open, got {available!r} "
+            f"(close the round first: update({play.label(arm)!r}, reward) or skip())"
         )
     return arm
 
@@ -55,16 +68,17 @@ def no_update(play: Play, arm: int) -> KalmanBanditsError:
     """Why `update` cannot take this arm now."""
     if not 0 <= arm < play.policy.arms:
         return InvalidArgument(f"arm must be from 0 to {play.policy.arms - 1}, got {arm}")
-    if play.open is None and not play.air.count:
-        return RoundError(f"update({arm}, …) needs an open round (call select() first)")
+    label = play.label(arm)
+    if play.open is None and not play.pending.count:
+        return RoundError(f"update({label!r}, …) needs an open round (call select() first)")
     if play.open is None:
-        return _tickets_open(f"update({arm}, …)", play)
-    return RoundError(f"arm must be {play.open}, the one select() gave, got {arm}")
+        return _tickets_open(f"update({label!r}, …)", play)
+    return RoundError(f"arm must be {play.label(play.open)!r}, the one select() gave, got {label!r}")
 
 
 def no_skip(play: Play) -> KalmanBanditsError:
     """Why `skip` cannot be called now."""
-    if play.air.count:
+    if play.pending.count:
         return _tickets_open("skip()", play)
     return RoundError("skip needs an open round (call select() first)")
 
@@ -73,14 +87,14 @@ def room(play: Play) -> None:
     """Whether another round may begin next to the open ones."""
     if play.open is not None:
         raise RoundError(
-            f"ask() needs the round of select() closed: arm {play.open} is open "
-            f"(call update({play.open}, reward) or skip() first)"
+            f"ask() needs the round of select() closed: arm {play.label(play.open)!r} is open "
+            f"(call update({play.label(play.open)!r}, reward) or skip() first)"
         )
-    if play.air.count >= play.max_open:
+    if play.pending.count >= play.max_open:
         number, arm = play.tickets()[0]
         raise RoundError(
             f"at most max_open = {play.max_open} rounds may wait for the oldest open choice, ticket {number} "
-            f"of arm {arm} (close it: tell({number}, reward), or expire({number}) if none will ever come)"
+            f"of arm {arm!r} (close it: tell({number}, reward), or expire({number}) if none will ever come)"
         )
 
 
@@ -91,15 +105,16 @@ def number(play: Play, ticket: Any) -> int:
         ticket, arm = ticket
     if type(ticket) is not int:
         ticket = whole("ticket", ticket, 1, "what ask() gave, or its number")
-    air, place = play.air, ticket - play.rounds - 1
-    if not 0 <= place < air.count:
-        raise _not_in_the_air(play, ticket)
-    if state := air.state(place):
+    pending, place = play.pending, ticket - play.rounds - 1
+    if not 0 <= place < pending.count:
+        raise _not_pending(play, ticket)
+    if state := pending.state(place):
         raise _closed(ticket, "it has expired" if state == EXPIRED else "its reward has come")
-    if arm is not None and arm != air.arm(place):
+    chosen = pending.arm(place)
+    if arm is not None and arm != chosen and arm != play.label(chosen):
         raise RoundError(
             f"ticket must be one of this agent, got {Ticket(ticket, arm)!r} "
-            f"(here {ticket} chose arm {air.arm(place)})"
+            f"(here {ticket} chose arm {play.label(chosen)!r})"
         )
     return int(ticket)
 
@@ -114,7 +129,7 @@ def batch(play: Play, rewards: Any) -> dict[int, float]:
     for place, (ticket, reward) in enumerate(pairs):
         try:
             which = number(play, ticket)
-            value = real("reward", reward, WILL_NOT_COME)
+            value = check_reward(reward, WILL_NOT_COME)
             if which in found:
                 raise _closed(which, "it stands in this batch before")
         except KalmanBanditsError as error:
@@ -125,31 +140,82 @@ def batch(play: Play, rewards: Any) -> dict[int, float]:
 
 def retirement(play: Play, arm: int) -> None:
     """Whether an arm may be retired."""
-    k = play.policy.arms
-    if arm >= k:
-        raise InvalidArgument(f"arm must be from 0 to {k - 1}, got {arm}")
+    label = play.label(arm)
     if not play.usable[arm]:
-        raise InvalidArgument(f"arm must be in use, got {arm}, which is retired already")
+        raise InvalidArgument(f"arm must be in use, got {label!r}, which is retired already")
     if play.usable.sum() == 1:
-        raise InvalidArgument(f"arm must not be the last one in use, got {arm} (add another arm first)")
+        raise InvalidArgument(f"arm must not be the last one in use, got {label!r} (add another arm first)")
+    if arm in play.settings.keep:
+        raise InvalidArgument(f"arm must not be one to keep, got {label!r} (Agent(…, keep=…) names it)")
 
 
-def founding(folder: Path, founded: dict[str, Any], policy: Policy | None, seed: int | None) -> None:
-    """Whether a journal was begun with this policy and seed, where they are given."""
-    if policy is not None and Spec.from_dict(founded["policy"]) != policy:
-        ours, theirs = json.loads(json.dumps(policy.to_dict())), founded["policy"]
-        names = [name for name in {**theirs, **ours} if ours.get(name) != theirs.get(name)]
-        differences = ", ".join(
-            f"{name} is {_short(theirs.get(name))} there and {_short(ours.get(name))} here" for name in names
-        )
+def return_(play: Play, arm: int) -> None:
+    """Whether an arm may come back."""
+    if play.usable[arm]:
+        raise InvalidArgument(f"arm must be retired, got {play.label(arm)!r}, which is in use")
+
+
+def addition(play: Play, name: Any) -> str | None:
+    """The name of an arm to add, which arms with names need and others cannot have."""
+    check_feasible(play.settings, play.policy.arms + 1)
+    if play.names is not None:
+        if name is None:
+            raise InvalidType("name must be given: the other arms have names, such as add_arm('west')")
+        return check_name(name, play.names)
+    if name is not None:
+        raise InvalidType(f"name must be left out, got {name!r}: the other arms have none")
+    return None
+
+
+def replay(play: Play, table: Any) -> None:
+    """Whether an agent can play a table now."""
+    if not isinstance(table, Replay):
+        raise InvalidType(f"replay must be a Replay, got {table!r} (such as Replay('rewards.csv'))")
+    if table.arms != play.policy.arms:
         raise InvalidArgument(
-            f"policy must be the one that the journal at {folder} was begun with, or left out: {differences}"
+            f"replay must have a column for each of the {play.policy.arms} arms, got {table.arms} columns"
         )
-    if seed is not None and seed != founded["seed"]:
+    if play.names is not None and len(set(table.names) & set(play.names)) not in (0, len(play.names)):
+        raise InvalidArgument(f"replay must have the columns {play.names}, got {list(table.names)}")
+    if getattr(table, "minimize", False) and not play.settings.minimize:
+        raise InvalidArgument("replay must hold rewards, got costs (make the agent with minimize=True)")
+    if play.open is not None or play.pending.count:
+        raise RoundError("warm_start needs every round closed (call it before the first choice)")
+
+
+def folder(path: Any) -> Path:
+    """The folder of a journal."""
+    try:
+        return Path(path)
+    except TypeError:
+        raise InvalidType(f"path must be the path of a folder, got {path!r}") from None
+
+
+def founding(where: Any, founded: dict[str, Any], given: dict[str, Any]) -> None:
+    """Whether a journal was begun with this policy, seed and settings, where they are given."""
+    given = json.loads(json.dumps(given))
+    begun_with = json.loads(json.dumps(Spec.from_dict(founded["policy"]).to_dict()))
+    if "policy" in given and (differences := _differences(begun_with, given["policy"])):
         raise InvalidArgument(
-            f"seed must be {founded['seed']}, with which the journal at {folder} was begun, or left out, "
-            f"got {seed}"
+            f"policy must be the one that the journal at {where} was begun with, or left out: {differences}"
         )
+    if "seed" in given and given["seed"] != founded["seed"]:
+        raise InvalidArgument(
+            f"seed must be {founded['seed']}, with which the journal at {where} was begun, or left out, "
+            f"got {given['seed']}"
+        )
+    ours = {name: value for name, value in given.items() if name not in ("policy", "seed")}
+    if differences := _differences({name: founded.get(name) for name in ours}, ours):
+        raise InvalidArgument(
+            f"settings must be those that the journal at {where} was begun with, or left out: {differences}"
+        )
+
+
+def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> str:
+    names = [name for name in {**theirs, **ours} if ours.get(name) != theirs.get(name)]
+    return ", ".join(
+        f"{name} is {_short(theirs.get(name))} there and {_short(ours.get(name))} here" for name in names
+    )
 
 
 def _short(value: Any) -> str:
@@ -157,13 +223,13 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _not_in_the_air(play: Play, given: int) -> RoundError:
+def _not_pending(play: Play, given: int) -> RoundError:
     if 1 <= given <= play.rounds:
         return _closed(given, "its reward has come, or it has expired")
     if given == play.begun and play.open is not None:
         return RoundError(
             f"ticket must come from ask(), got {given}, the round that select() opened "
-            f"(close it with update({play.open}, reward) or skip())"
+            f"(close it with update({play.label(play.open)!r}, reward) or skip())"
         )
     last = f"the last one was {play.begun}" if play.begun else "none was given yet"
     return RoundError(f"ticket must be one that ask() gave, got {given} ({last})")
@@ -177,6 +243,6 @@ def _tickets_open(call: str, play: Play) -> RoundError:
     (oldest, arm), *others = play.tickets()
     more = f" (and {len(others)} more)" if others else ""
     return RoundError(
-        f"{call} is for one choice at a time, and ticket {oldest} of arm {arm}{more} is open "
+        f"{call} is for one choice at a time, and ticket {oldest} of arm {arm!r}{more} is open "
         f"(go on with ask and tell, or close it: tell({oldest}, reward) or expire({oldest}))"
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +15,8 @@ from kalmanbandits.errors import Array
 from kalmanbandits.policies.spec import Policy
 from kalmanbandits.policies.verbs import TIE, score_once, select_once
 
+HEADS = ("arm", "pulls", "prediction", "uncertainty", "index", "why")
+
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
@@ -22,10 +26,13 @@ class Explanation:
     `index` what it compares, `pulls` the rewards seen of each arm, `choice` the arm it takes (or took), and
     `why` a few words for each arm: the reason for the chosen one, what stands against the others.
 
+    `arms` holds the name of each arm, or its index. With `minimize`, predictions and indices are costs, and
+    the lowest index is the best.
+
     >>> from kalmanbandits.agent import Agent
     >>> from kalmanbandits.policies import UCB
     >>> Agent(UCB(arms=2)).explain().why
-    ('never tried, first of 2 equals', 'equal, but later')
+    ('never tried, one of 2 equals', 'equal')
     """
 
     round: int
@@ -33,30 +40,78 @@ class Explanation:
     uncertainty: Array
     index: Array
     pulls: Any
-    choice: int
+    choice: Any
     why: tuple[str, ...]
+    arms: tuple[Any, ...]
 
     def __str__(self) -> str:
-        lines = [f"round {self.round}", "   arm  pulls    prediction   uncertainty         index  why"]
-        for a, pulls in enumerate(self.pulls):
-            numbers = "".join(f"{x[a]:>14.6g}" for x in (self.prediction, self.uncertainty, self.index))
-            line = f"{'→' if a == self.choice else ' '} {a:>4} {pulls:>6}{numbers}  {self.why[a]}"
-            lines.append(line.rstrip())
+        wide = max(4, *(len(str(arm)) for arm in self.arms))
+        head = f"  {'arm':>{wide}}  pulls    prediction   uncertainty         index  why"
+        lines = [f"round {self.round}", head]
+        for arm, pulls, *numbers, why in self._rows():
+            cells = "".join(f"{x:>14.6g}" for x in numbers)
+            lines.append(
+                f"{'→' if arm == self.choice else ' '} {arm:>{wide}} {pulls:>6}{cells}  {why}".rstrip()
+            )
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """The table for a notebook."""
+        rows = []
+        for arm, pulls, *numbers, why in self._rows():
+            cells = "".join(f"<td>{x:.6g}</td>" for x in numbers)
+            tag = "b" if arm == self.choice else "span"
+            name = f"<{tag}>{html.escape(str(arm))}</{tag}>"
+            rows.append(f"<tr><th>{name}</th><td>{pulls}</td>{cells}<td>{html.escape(why)}</td></tr>")
+        head = "".join(f"<th>{name}</th>" for name in HEADS)
+        return f"<table><caption>round {self.round}</caption><tr>{head}</tr>{''.join(rows)}</table>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values that JSON can hold; what is not finite is None.
+
+        Returns
+        -------
+        dict
+            `round`, `choice`, and `arms`: for each a dict of `arm`, `pulls`, `prediction`, `uncertainty`,
+            `index` and `why`.
+        """
+        arms = []
+        for arm, pulls, *numbers, why in self._rows():
+            finite = (x if math.isfinite(x) else None for x in numbers)
+            arms.append(dict(zip(HEADS, (arm, pulls, *finite, why), strict=True)))
+        return {"round": self.round, "choice": self.choice, "arms": arms}
+
+    def _rows(self) -> Iterator[tuple[Any, ...]]:
+        for a, arm in enumerate(self.arms):
+            numbers = (float(x[a]) for x in (self.prediction, self.uncertainty, self.index))
+            yield arm, int(self.pulls[a]), *numbers, self.why[a]
 
 
 def explain(play: Play, offered: Any) -> Explanation:
     """What the policy thinks now, with the arms `offered` to choose from; nothing is changed."""
-    memory = play.air.live().copy()  # some policies work in their memory to find a score
-    number = play.rounds + play.air.count
+    memory = play.pending.live().copy()  # some policies work in their memory to find a score
+    number = play.rounds + play.pending.count
     scores, choice = np.zeros_like(play.scores), play.open
     score_once(memory, scores, play.key, number)
+    allowed = offered
     if choice is None:
-        choice = int(select_once(memory, play.scores, offered, play.key, number))
+        if play.rails is not None:
+            allowed = play.rails.allowed(offered, number + 1)
+        choice = int(select_once(memory, play.scores, allowed, play.key, number))
     pulls = memory["pulls"][0].copy()
-    why = reasons(play.policy, scores, pulls, play.usable, offered, choice)
+    why = list(reasons(play.policy, scores, pulls, play.usable, offered, choice))
+    if not np.array_equal(allowed, offered):
+        held_back = offered & ~allowed
+        why = ["held back by the guard rails" if held_back[a] else word for a, word in enumerate(why)]
+        why[choice] = "the guard rails ask for it"
     prediction, uncertainty, index = scores.T.copy()
-    return Explanation(number + 1, prediction, uncertainty, index, pulls, choice, why)
+    if play.settings.minimize:
+        prediction, index = -prediction, -index
+        why = [word.replace("a lower", "a higher").replace("highest", "lowest") for word in why]
+    arms = tuple(play.label(a) for a in range(len(pulls)))
+    return Explanation(
+        number + 1, prediction, uncertainty, index, pulls, play.label(choice), tuple(why), arms
+    )
 
 
 def reasons(
@@ -76,7 +131,7 @@ def reasons(
         elif not offered[a]:
             words.append("not available")
         else:
-            words.append("equal, but later" if index[a] >= level else "")
+            words.append("equal" if index[a] >= level else "")
     return tuple(words)
 
 
@@ -86,10 +141,10 @@ def _reason(policy: Policy, scores: Array, pulls: Any, offered: Any, choice: int
     if offered.sum() == 1:
         return "the only arm available"
     if math.isnan(level):
-        return "no arm has an index: the first"
+        return "no arm has an index"
     if not index >= level:
         return "chosen before, among fewer arms"
-    tie = f", first of {equals} equals" if equals > 1 else ""
+    tie = f", one of {equals} equals" if equals > 1 else ""
     if math.isnan(prediction):
         return _without_prediction(policy, scores[offered, 2], pulls, offered, choice) + tie
     if prediction >= np.nanmax(scores[offered, 0]):

@@ -1,279 +1,302 @@
-"""A journal: a folder from which an agent continues exactly, whatever ended the process or the power.
+"""A journal: the agent on disk, from which it continues exactly whatever ended the process or the power.
 
-    lock             held by the one process that writes; it holds that process's number
-    00000007.agent   a snapshot, in the format of `Agent.save`
-    00000007.log     what happened since, see `log`
-
-A call writes its record, and is acknowledged when the record is on disk: one `fdatasync` serves all calls
-that wait for one (group commit). When the log has grown long, the next log and then the next snapshot are
-written beside the old ones and flushed; only then are the old ones removed. So the snapshot with the
-highest number always has its log, and the two together are the agent.
+Several processes may have it open. Each call is a turn: a transaction in which the process first follows
+what others have done since, then chooses or learns, and writes the events. So all agree on every choice.
+The call returns when the transaction is on disk. Threads of one process that come while another commits
+share the next transaction, and its flush (group commit).
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
-import re
+import sqlite3
 import threading
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from kalmanbandits import saving
-from kalmanbandits.agent.lock import journal_error, leave_to_parent, lock
-from kalmanbandits.agent.log import (
-    FORMAT,
-    HEADER_SIZE,
-    Event,
-    log_seed,
-    pack_events,
-    pack_header,
-    pack_record,
-    read_log,
-)
-from kalmanbandits.agent.play import Contents
+from kalmanbandits.agent import database
+from kalmanbandits.agent.connection import Connection
+from kalmanbandits.agent.events import Event
+from kalmanbandits.agent.history import Keep, rows_of
+from kalmanbandits.agent.play import Play
+from kalmanbandits.agent.records import follow, restore
+from kalmanbandits.agent.snapshots import Snapshots
 from kalmanbandits.errors import FileFormatError, JournalError
 
-Save = Callable[[Path, dict[str, Any]], None]
+T = TypeVar("T")
 
-LONG = 2**20  # bytes of log after which a snapshot pays: some ten thousand rounds, read back in 0.1 s
-SNAPSHOT, LOG = re.compile(r"(\d{8,})\.agent"), re.compile(r"(\d{8,})\.log")
-UNFINISHED = re.compile(r"\.\d{8,}\.agent\..*")
+MOST_IN_A_BATCH = 64  # calls that share a commit, so that the first of them does not wait for ever
+MANY = 50  # events of other processes that are not followed while these wait
+PATIENCE = 0.05  # seconds for those who have arrived to commit; then whoever waits does it
+
+
+class Batch:
+    """The calls of one transaction."""
+
+    def __init__(self) -> None:
+        self.calls = self.events = 0
+        self.error: Exception | None = None
+        self.done = False
+        self.waited_for: threading.Event | None = None  # made where somebody waits: it takes time
 
 
 class Journal:
-    """The folder of one agent, open for writing. All but `commit` need the agent's lock."""
+    """An agent's journal, open in this process. All but `run` need the agent's lock."""
 
-    def __init__(self, folder: Path, fsync: bool, may_create: bool) -> None:
-        self.folder = folder
-        self.unapplied = False  # a record was written, and the agent has not followed yet
-        self._fsync = fsync
-        self._log = self._lock = -1  # file descriptors
-        self._identity = b""
-        self._number = 0
-        self._end = self._durable_end = 0  # bytes of the log, and those known to be on disk
-        self.written = self._durable = 0  # records, counted since the journal was opened
-        self._lost: list[tuple[int, int]] = []  # records after the first, up to the second, never got there
-        self._failed: OSError | None = None
-        self._long = LONG
+    def __init__(self, folder: Path, play: Play, lock: Any, fsync: bool, keep: Keep, recover: bool) -> None:
+        self._play, self._lock = play, lock
+        self.connection, self._snapshots = Connection(folder, fsync, recover), Snapshots(keep)
+        self.folder, self.path = folder, self.connection.path
+        self._last = -1  # the last event that `play` knows
+        self._unapplied = False  # events are in the transaction, and `play` has not followed yet
+        self._batch: Batch | None = None
+        self._arriving: set[object] = set()  # threads on their way into the lock
         self._ended = ""  # why it cannot be used any more
-        self._sync = threading.Lock()
-        self._lock = lock(folder, may_create)
-        leave_to_parent(self)
+        try:
+            self.reread()
+        except BaseException:
+            self.close("could not be opened")
+            raise
 
-    def begin(self, save: Save) -> None:
-        """The first snapshot and an empty log."""
-        self._identity = uuid.uuid4().bytes
-        self._turn(1, save)
+    @property
+    def closed(self) -> bool:
+        """Whether it cannot be used any more."""
+        return bool(self._ended)
 
-    def read(self) -> Contents:
-        """All that the folder holds; a record that was being written at the end is cut off."""
-        self._number = number = newest(self.folder) or 0
-        snapshot = self._path(number, "agent")
-        spec, memory, position = saving.read(snapshot)
-        self._identity = _identity(snapshot, position.get("journal"))
-        log = self._path(number, "log")
-        if not log.exists():
-            raise FileFormatError(f"{log} is missing: {snapshot.name} beside it is of no use alone")
-        events, end = read_log(log, self._identity, number)
-        with self._words("cannot be opened"):
-            if self._log >= 0:
-                os.close(self._log)
-            self._log = os.open(log, os.O_RDWR)
-            if os.fstat(self._log).st_size > end:
-                os.ftruncate(self._log, end)
-            if self._fsync:  # a process that was killed may have left records that are not on disk yet
-                os.fsync(self._log)
-        self._end = self._durable_end = end
-        self._sweep()
-        return spec, memory, position, events
+    @property
+    def options(self) -> dict[str, Any]:
+        """How another process opens it alike."""
+        return {
+            "fsync": self.connection.fsync,
+            "history": self._snapshots.keep,
+            "max_open": self._play.max_open,
+            "ticket_timeout": self._play.ticket_timeout,
+        }
+
+    def run(self, work: Callable[[], T]) -> T:
+        """Do `work`, which may `write`, as a turn; return when all it wrote is on disk."""
+        mine = object()
+        try:
+            self._arriving.add(mine)
+            with self._lock:
+                self._arriving.discard(mine)
+                batch = self._enter()
+                try:
+                    result = work()
+                finally:
+                    self._leave(batch)
+        finally:
+            self._arriving.discard(mine)
+        if batch.waited_for is not None and not batch.done and not batch.waited_for.wait(PATIENCE):
+            with self._lock:  # who was to commit was interrupted, or the disk is slow
+                if not batch.done:
+                    self._finish(batch)
+        if batch.error is not None:
+            raise batch.error
+        return result
+
+    def write(self, happened: list[Event]) -> None:
+        """Put the events of a call into the transaction, and play them."""
+        if not happened:
+            return
+        batch, db = self._batch, self.connection.get()
+        assert batch is not None
+        self._unapplied = True
+        try:
+            database.write_events(db, self._last, happened, self.connection.seed)
+        except sqlite3.Error as error:
+            batch.error = database.translated(
+                self.folder, "could not be written, and nothing was changed", error
+            )
+            raise batch.error from error
+        batch.events += len(happened)
+        self._last += len(happened)
+        for event in happened:
+            self._play.apply(event)
+        self._unapplied = False
+
+    def look(self) -> None:
+        """Follow what other processes have done, to read and not to write."""
+        if not self._ended and self._batch is None:
+            with self.connection.words("cannot be read"):
+                self._follow(self.connection.get())
+                if self._unapplied:  # something was interrupted
+                    self.reread()
+
+    def history(self) -> Any:
+        """The rows of the history that is kept."""
+        self.check_open()
+        with self.connection.words("cannot be read"):
+            return rows_of(database.history(self.path, self.connection.get(), self.connection.seed))
+
+    def reread(self) -> None:
+        """Bring the agent to what the file holds."""
+        with self.connection.words("cannot be read"):
+            db = self.connection.get()
+            self._snapshots.newest, agent = database.read_snapshot(self.path, db)
+            try:
+                saved = saving.read(agent)
+            except FileFormatError as error:
+                raise FileFormatError(f"{self.path}: its snapshot: {error}") from error
+            mine = None if self._last < 0 else (self._play.max_open, self._play.ticket_timeout)
+            restore(self._play, self.path, saved)
+            if mine is not None:
+                self._play.max_open, self._play.ticket_timeout = mine
+            self._last, self._unapplied = self._snapshots.newest, False
+            self._follow(db)
 
     def check_open(self) -> None:
-        """Refuse a journal that was closed, copied by a fork, or left without a sound snapshot."""
+        """Refuse a journal that was closed, or that failed."""
         if self._ended:
             raise JournalError(f"the journal at {self.folder} {self._ended}")
 
-    @property
-    def in_doubt(self) -> bool:
-        """Whether agent and file may differ, so that the file must be read again."""
-        return self.unapplied or self._failed is not None
+    def close(self, why: str = "is closed (open it again with Agent.open)") -> None:
+        """Commit what is open, and let go of the files."""
+        if self._batch is not None:
+            self._finish(self._batch)
+        self._ended = self._ended or why
+        self.rest()
 
-    def read_again(self) -> Contents:
-        """After a failure: cut off what never became durable, and read what is left."""
-        with self._sync:
-            if self._failed is None:
-                self._flush()
-            if self._failed is not None:
-                with self._words("still cannot be written; the agent stays as it is"):
-                    os.ftruncate(self._log, self._durable_end)
-                    os.fsync(self._log)
-                self._lost.append((self._durable, self.written))
-                self.written += 1  # a count of its own for those who write nothing
-                self._durable = self.written
-                self._failed = None
-            contents = self.read()
-            self.unapplied = False
-            return contents
+    def rest(self) -> None:
+        """Let go of the files; the next call takes them up again."""
+        if self._batch is not None:
+            self._finish(self._batch)
+        self.connection.rest()
 
-    def write(self, events: list[Event]) -> None:
-        """Append one record, for `commit`; if it cannot be written, nothing happened."""
-        durable = self._durable_end if self._fsync else 0
-        seed = log_seed(self._identity, self._number)
-        record = pack_record(pack_events(events), seed, self._end, durable)
-        self.unapplied = True
-        try:
-            _write_all(self._log, record, self._end)
-        except OSError as error:
-            with contextlib.suppress(OSError):  # a torn record is also cut off when the log is read
-                os.ftruncate(self._log, self._end)
-            self.unapplied = False
-            raise self._error("could not be written, and nothing was changed", error) from error
-        self._end += len(record)
-        self.written += 1
-
-    def commit(self, record: int) -> None:
-        """Return when the record of this count is on disk. One flush serves all threads that wait for one."""
-        if not self._fsync:
-            return
-        with self._sync:
-            if self._durable < record and self._failed is None:
-                self._flush()
-            error = self._failed
-            if self._durable < record or any(first < record <= last for first, last in self._lost):
-                raise self._error("could not be flushed to disk, and nothing was changed", error) from error
-
-    def turn(self, save: Save, memory_bytes: int, hurry: bool) -> bool:
-        """Go on from a new snapshot if the log is long or reading it would take long; says whether it did."""
-        if self._end < max(self._long, memory_bytes) and not hurry:
-            return False
-        with self._sync:
-            if self._failed is not None:  # just now, in another thread: what it lost must not be saved
-                return False
-            old = self._number
-            try:
-                self._turn(old + 1, save)
-            except OSError:  # a full disk, say: the old log does as well, and we try again later
-                self._long = self._end + LONG
-                self.unapplied = False
-                return True
-            self._long = LONG
-            self._durable = self.written  # the snapshot holds all of them
-        self._sweep()
-        return True
-
-    def close(self) -> None:
-        """Flush, and leave the folder to another writer."""
-        with self._sync:
-            if not self._ended and self._log >= 0 and self._fsync and self._failed is None:
-                self._flush()
-            self.leave("is closed (open it again with Agent.open)")
-
-    def leave(self, why: str) -> None:
-        """Let go of the files."""
-        self._ended, handles = self._ended or why, (self._log, self._lock)
-        self._log = self._lock = -1
-        for handle in handles:
-            if handle >= 0:
-                os.close(handle)
+    def end(self, why: str, lock: Any) -> None:
+        """Refuse from now on, and touch nothing."""
+        self._ended, self._batch, self._lock = why, None, lock
+        self.connection.disown()
 
     def __del__(self) -> None:
-        self.leave("is closed")
+        if "connection" in self.__dict__:  # it may not have got so far
+            self.rest()
 
-    def _turn(self, number: int, save: Save) -> None:
-        log, snapshot = self._path(number, "log"), self._path(number, "agent")
-        self.unapplied = True  # interrupted below, it is the folder that knows which log to go on with
-        with self._words("cannot be written"):
-            handle = os.open(log, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+    def abandon(self, why: str) -> None:
+        """Let nothing of the transaction happen."""
+        if self._batch is not None:
+            self._batch.error = JournalError(f"the journal at {self.folder}: {why}, and nothing was changed")
+
+    def _enter(self) -> Batch:
+        """The transaction that is open, or a new one, with the agent up to date."""
+        with self.connection.words("cannot be written"):
+            self.check_open()
+            db = self.connection.get()
+            if self._batch is not None:
+                if db.in_transaction and not self._unapplied and self._batch.error is None:
+                    return self._batch
+                self._finish(self._batch)  # a call was interrupted
+                self.check_open()
+            db = self.connection.get_to_write()
+            if self._unapplied:
+                self.reread()
+            if db.in_transaction:  # interrupted before there was a batch
+                db.execute("ROLLBACK")
+            database.begin_turn(db)
             try:
-                _write_all(handle, pack_header(self._identity, number), 0)
-                os.fsync(handle)
-                facts = {"format": FORMAT, "id": self._identity.hex(), "number": number}
-                save(snapshot, facts)  # flushes the folder too, with the log's name in it
+                while not self._follow(db, MANY):  # too many for others to wait
+                    db.execute("ROLLBACK")
+                    self._follow(db)
+                    database.begin_turn(db)
             except BaseException:
-                os.close(handle)
-                # While this snapshot is there it is the newest, and nothing may be added to the old log.
-                self._ended = "could not remove a snapshot (look after the disk, then open it again)"
-                snapshot.unlink(missing_ok=True)
-                self._ended = ""
-                log.unlink()
+                db.execute("ROLLBACK")
                 raise
-        if self._log >= 0:
-            os.close(self._log)
-        self._log, self._number = handle, number
-        self._end = self._durable_end = HEADER_SIZE
-        self.unapplied = False
+        self._batch = Batch()
+        return self._batch
 
-    def _flush(self) -> None:
-        written, end = self.written, self._end  # in this order: `write` moves the end first
+    def _follow(self, db: sqlite3.Connection, most: int | None = None) -> bool:
+        """Play the events that other processes have written, unless there are more than `most`."""
+        last = database.last_event(db)
+        if last == self._last:
+            return True
+        if most is not None and last > self._last + most:
+            return False
+        found = []
+        if last > self._last >= 0:
+            found = database.read_events(self.path, db, self._last, self.connection.seed, last - self._last)
+        if self._last + len(found) < last:
+            snapshot, _ = database.read_snapshot(self.path, db)
+            if snapshot > self._last >= 0:  # they are gone, but the snapshot knows them
+                self.reread()
+                return True
+        if self._last + len(found) != last:
+            raise FileFormatError(
+                f"{self.path} is damaged: it says that {last} events happened, and event "
+                f"{self._last + len(found) + 1} is missing (bring it back from a copy)"
+            )
+        for event in found:
+            self._unapplied = True
+            follow(self._play, self.path, event)
+            self._last += 1
+            self._unapplied = False
+        self._play.work()
+        return True
+
+    def _leave(self, batch: Batch) -> None:
+        """End a call: the last of those that have arrived commits."""
+        batch.calls += 1
+        if not self._arriving or batch.calls >= MOST_IN_A_BATCH or batch.error is not None or self._unapplied:
+            self._finish(batch)
+        elif batch.waited_for is None:
+            batch.waited_for = threading.Event()
+
+    def _finish(self, batch: Batch) -> None:
+        """Commit, or go back to what is on disk; in any case nobody waits any longer."""
+        db = self.connection.open
         try:
-            os.fdatasync(self._log) if hasattr(os, "fdatasync") else os.fsync(self._log)
-        except OSError as error:
-            self._failed = error
+            if db is not None and batch.error is None and db.in_transaction:
+                db.execute("COMMIT" if batch.events else "ROLLBACK")
+        except sqlite3.Error as error:
+            batch.error = database.translated(self.folder, "could not be flushed to disk", error)
+            if database.primary(error) not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY):
+                self._ended = f"failed to write (open it again, all that was acknowledged is there): {error}"
+        finally:
+            failed = batch.error is not None
+            if self._batch is batch:
+                self._batch = None
+            if failed:
+                self._go_back()
+            batch.done = True
+            if batch.waited_for is not None:
+                batch.waited_for.set()
+        if not failed:
+            if self._unapplied:
+                self.reread()
+            self._play.work()
+            self._take_snapshot()
+
+    def _go_back(self) -> None:
+        """After a failure: forget what is not on disk."""
+        db, why, self._ended = self.connection.open, self._ended, ""
+        try:
+            if db is not None and db.in_transaction:
+                db.execute("ROLLBACK")
+            if db is not None and why:
+                database.overwrite(db)
+            self.reread()
+        except (sqlite3.Error, OSError, FileFormatError, JournalError) as error:
+            why = why or f"failed, and could not be read again (open it again): {error}"
+            self._unapplied = True
+        if why:
+            self._ended = why
+            self.rest()
+
+    def _take_snapshot(self) -> None:
+        """Write a new snapshot where following the events since the last one would take long."""
+        play, db, snapshots = self._play, self.connection.open, self._snapshots
+        if db is None or not snapshots.due(play, self._last):
             return
-        self._durable, self._durable_end = written, end
-
-    def _sweep(self) -> None:
-        """Remove what a process that was killed has left beside the newest files."""
-        for name in os.listdir(self.folder):
-            match = SNAPSHOT.fullmatch(name) or LOG.fullmatch(name)
-            if UNFINISHED.fullmatch(name) or (match and int(match[1]) != self._number):
-                with contextlib.suppress(OSError):
-                    remove(self.folder / name)
-
-    def _path(self, number: int, kind: str) -> Path:
-        return self.folder / f"{number:08d}.{kind}"
-
-    def _error(self, what: str, error: OSError | None) -> JournalError:
-        return journal_error(f"the journal at {self.folder} {what}", error)
-
-    @contextlib.contextmanager
-    def _words(self, what: str) -> Iterator[None]:
         try:
-            yield
-        except OSError as error:
-            raise self._error(what, error) from error
-
-
-def newest(folder: Path) -> int | None:
-    """The number of the snapshot to continue from; None where a journal may begin."""
-    names = os.listdir(folder)
-    numbers = [int(match[1]) for name in names if (match := SNAPSHOT.fullmatch(name))]
-    if numbers:
-        return max(numbers)
-    for name in names:
-        if name != "lock" and not LOG.fullmatch(name) and not UNFINISHED.fullmatch(name):
-            raise FileFormatError(
-                f"{folder} holds {name!r} and no journal (give a new folder, or an empty one)"
-            )
-    return None
-
-
-def _identity(snapshot: Path, facts: Any) -> bytes:
-    """The journal that a snapshot belongs to, from what its header says of it."""
-    if facts is None:
-        raise FileFormatError(f"{snapshot} is a saved agent and of no journal (Agent.load reads it)")
-    try:
-        if facts["format"] != FORMAT:
-            raise FileFormatError(
-                f"{snapshot} has journal format {facts['format']}, this version reads {FORMAT}"
-            )
-        if not {"policy", "seed"} <= facts["founded"].keys():
-            raise KeyError("founded")
-        return bytes.fromhex(facts["id"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        if isinstance(error, FileFormatError):
-            raise
-        raise FileFormatError(f"{snapshot} does not say which journal it is of: {error!r}") from error
-
-
-def remove(path: Path) -> None:
-    """Delete a file that is no longer needed."""
-    path.unlink(missing_ok=True)
-
-
-def _write_all(handle: int, content: bytes, place: int) -> None:
-    done = os.pwrite(handle, content, place)
-    while done < len(content):
-        done += os.pwrite(handle, content[done:], place + done)
+            database.begin_turn(db)
+            self._follow(db)
+            snapshots.take(db, play, self._last)
+            db.execute("COMMIT")
+            snapshots.taken(play, self._last)
+        except (sqlite3.Error, JournalError, FileFormatError):
+            snapshots.put_off(play, self._last)
+        finally:
+            if db.in_transaction:
+                with contextlib.suppress(sqlite3.Error):
+                    db.execute("ROLLBACK")

@@ -7,60 +7,55 @@ the same order. So what happened online and what is recovered cannot differ.
 from __future__ import annotations
 
 import time
-from pathlib import Path
+from math import nan
 from typing import Any
 
 import numpy as np
 
-from kalmanbandits import saving
-from kalmanbandits.agent import log
-from kalmanbandits.agent.air import EXPIRED, OPEN, Air
-from kalmanbandits.agent.log import Event
+from kalmanbandits.agent import events
+from kalmanbandits.agent.clipping import Clip
+from kalmanbandits.agent.events import Event
+from kalmanbandits.agent.history import Recorder
+from kalmanbandits.agent.pending import OPEN, Pending
+from kalmanbandits.agent.rails import Rails
+from kalmanbandits.agent.settings import Settings
 from kalmanbandits.agent.tickets import Ticket
-from kalmanbandits.errors import FileFormatError, InvalidType, whole
-from kalmanbandits.policies.spec import Memory, Policy, Spec
-from kalmanbandits.policies.verbs import learn_once, skip_once
+from kalmanbandits.policies.spec import Memory, Policy
+from kalmanbandits.policies.verbs import learn_once, replay_once, score_once, select_once, skip_once
 from kalmanbandits.streams import stream_key
-
-Contents = tuple[Spec, Memory, dict[str, Any], list[Event]]  # of a save file, and the events since
-
-
-def check_max_open(value: Any) -> int:
-    """How many rounds may wait."""
-    return whole("max_open", value, 1, "the rounds that may wait for the oldest open choice")
 
 
 class Play:
     """What an agent knows, and which of its rounds are open.
 
     `rounds` rounds have gone into `memory`. After them comes either one of `select`, whose arm is `open`, or
-    those of `ask` from the oldest open one on, which are in the `air`.
+    those of `ask` from the oldest open one on, which are `pending`.
     """
 
-    def __init__(self, policy: Policy, seed: int, max_open: int) -> None:
-        self._start(policy, seed, max_open)
+    def __init__(self, policy: Policy, seed: int, max_open: int, settings: Settings) -> None:
+        self.begin_with(policy, policy.memory(), seed, max_open, settings)
 
-    def _start(self, policy: Any, seed: int, max_open: int) -> None:
-        if not isinstance(policy, Policy):
-            name, way = type(policy).__name__, "such as UCB(arms=3)"
-            if isinstance(policy, type):
-                name, way = (
-                    f"the class {policy.__name__}",
-                    f"make one of it, such as {policy.__name__}(arms=3)",
-                )
-            elif isinstance(policy, Spec):
-                way = "an oracle needs the hidden state and runs in `simulate` only"
-            raise InvalidType(f"policy must be one that an agent can play, got {name} ({way})")
-        self.seed = whole("seed", seed, 0)
-        self.max_open = check_max_open(max_open)
-        self.founded = {"policy": policy.to_dict(), "seed": self.seed}  # before arms came and went
+    def begin_with(
+        self, policy: Policy, memory: Memory, seed: int, max_open: int, settings: Settings
+    ) -> None:
+        """Stand before the first round, with this memory."""
+        self.seed, self.max_open, self.settings = seed, max_open, settings
+        self.ticket_timeout: float | None = None  # seconds
+        self.founded = {"policy": policy.to_dict(), "seed": seed, **settings.to_dict()}  # arms come and go
         self.key = stream_key(seed, 0)
+        self.names = None if settings.names is None else list(settings.names)
         self.rounds = 0
         self.open: int | None = None
+        self.offered: tuple[int, Any] = (-1, None)  # the last `select` among fewer arms: its round and mask
         self.usable = np.ones(policy.arms, np.bool_)  # not retired
+        self.time = nan  # of the last event, in seconds since 1970
         self.attended = 0.0  # seconds of long work since the last snapshot
-        self._set(policy, policy.memory())
-        self.air = Air(policy, self.memory)
+        self.due = False  # the policy's long work is to be done before anything else is learned or chosen
+        self.rails = Rails(settings, policy.arms) if settings.guarded else None
+        self.clip = None if settings.clip is None else Clip(settings.clip)
+        self.history: Recorder | None = None
+        self._set(policy, memory)
+        self.pending = Pending(policy, memory, self.clip)
 
     def _set(self, policy: Policy, memory: Memory) -> None:
         self.policy = policy
@@ -70,114 +65,124 @@ class Play:
     @property
     def begun(self) -> int:
         """Rounds begun so far."""
-        return self.rounds + self.air.count + (self.open is not None)
+        return self.rounds + self.pending.count + (self.open is not None)
 
     @property
     def settled(self) -> int:
         """Rounds closed so far."""
-        return self.rounds + self.air.count - self.air.open
+        return self.rounds + self.pending.count - self.pending.open
+
+    def label(self, arm: int) -> Any:
+        """An arm as people see it: its name where the arms have names, else its index."""
+        return arm if self.names is None else self.names[arm]
 
     def tickets(self) -> list[Ticket]:
         """The open ones, oldest first."""
-        air, first = self.air, self.rounds + 1
-        return [Ticket(first + i, air.arm(i)) for i in range(air.count) if air.state(i) == OPEN]
+        pending, first = self.pending, self.rounds + 1
+        return [
+            Ticket(first + i, self.label(pending.arm(i)))
+            for i in range(pending.count)
+            if pending.state(i) == OPEN
+        ]
 
-    def begin(self, arm: int, asked: bool) -> None:
+    def choose(self, offered: Any) -> tuple[int, float]:
+        """The arm that the policy takes now among the `offered` ones, and the index it takes it by."""
+        self.work()
+        if self.rails is not None:
+            offered = self.rails.allowed(offered, self.begun + 1)
+        arm = int(select_once(self.pending.live(), self.scores, offered, self.key, self.begun))
+        index = float(self.scores[arm, 2])
+        return arm, -index if self.settings.minimize else index
+
+    def begin(self, arm: int, asked: bool, time: float = nan) -> None:
         """A round opens, of `ask` or of `select`."""
+        if self.rails is not None:
+            self.rails.chosen(arm, self.begun + 1)
         if asked:
-            self.air.launch(arm)
+            self.pending.begin(arm, time)
         else:
             self.open = arm
 
     def close(self, number: int, reward: float | None) -> None:
-        """The reward of an open round has come, or (None) never will."""
+        """The reward of an open round has come, or (None) never will; it is in the policy's sign."""
         if self.open is not None:
             arm, self.open = self.open, None
             self._into_memory(arm, reward)
             return
-        air, place = self.air, number - self.rounds - 1
-        air.settle(place, reward)
+        pending, place = self.pending, number - self.rounds - 1
+        if pending.count == 1:  # nothing was chosen since
+            self._into_memory(pending.arm(0), reward)
+            pending.clear()
+            return
+        pending.settle(place, reward)
         if place == 0:
-            while air.count and air.state(0) != OPEN:
-                self._into_memory(air.arm(0), air.reward(0))
-                air.land()
+            while pending.count and pending.state(0) != OPEN:
+                self._into_memory(pending.arm(0), pending.reward(0))
+                pending.drop_oldest()
 
     def _into_memory(self, arm: int, reward: float | None) -> None:
-        due = skip_once(self.memory, arm) if reward is None else learn_once(self.memory, arm, reward)
+        if self.due:
+            self.work()
+        if reward is None:
+            self.due = skip_once(self.memory, arm)
+        else:
+            reward = reward if self.clip is None else self.clip.take(reward)
+            self.due = learn_once(self.memory, arm, reward)
         self.rounds += 1
-        if due:
-            self.attend()
 
-    def attend(self) -> None:
-        """The policy's long work."""
-        began = time.perf_counter()
-        self.policy.attend(self.memory)
-        self.attended += time.perf_counter() - began
+    def work(self) -> None:
+        """Do the policy's long work, if it is due. This is the one place that asks for it."""
+        if self.due:
+            began = time.perf_counter()
+            self.policy.attend(self.memory)
+            self.attended += time.perf_counter() - began
+            self.due = False
 
     def larger(self) -> tuple[Policy, Memory]:
         """Description and memory with one more arm; refused by policies that cannot have one."""
         larger = self.policy.with_arms(self.policy.arms + 1)
         return larger, self.policy.grow(self.memory, larger)
 
-    def add_arm(self) -> None:
+    def add_arm(self, name: str | None) -> None:
         """One more arm, untried."""
+        self.work()
         self._set(*self.larger())
         self.usable = np.append(self.usable, True)
-        self.air.rebase(self.policy, self.memory)
+        self.offered = (-1, None)
+        if self.names is not None:
+            self.names.append(str(name))
+        if self.rails is not None:
+            self.rails.add(self.policy.arms - 1, self.begun)
+        self.pending.rebase(self.policy, self.memory, self.clip)
 
     def apply(self, event: Event) -> None:
-        """Play one event of a journal."""
-        kind, round_, value = event
-        if kind in (log.SELECTED, log.ASKED):
-            self.begin(int(value), kind == log.ASKED)
-        elif kind == log.REWARDED:
-            self.close(round_, value)
-        elif kind == log.EXPIRED:
+        """Play one event."""
+        kind, round_, value, when, _, name = event
+        if kind in events.CHOICES:
+            self.begin(int(value), kind == events.ASKED, when)
+        elif kind == events.REWARDED:
+            self.close(round_, -value if self.settings.minimize else value)
+        elif kind == events.EXPIRED:
             self.close(round_, None)
-        elif kind == log.ADDED:
-            self.add_arm()
+        elif kind == events.ADDED:
+            self.add_arm(name)
         else:
-            self.usable[int(value)] = False
+            self.usable[int(value)] = kind == events.UNRETIRED
+            if kind == events.UNRETIRED and self.rails is not None:
+                self.rails.add(int(value), self.begun)
+        if when == when:
+            self.time = when
+        if self.history is not None:
+            self.history.note(event)
 
-    def save(self, path: Path, journal: dict[str, Any] | None = None) -> None:
-        """Write a file from which `restore` continues; `journal` says which journal it belongs to."""
-        position = {
-            "seed": self.seed,
-            "rounds": self.rounds,
-            "open": -1 if self.open is None else self.open,
-            "tickets": [self._in_words(place) for place in range(self.air.count)],
-            "retired": np.flatnonzero(~self.usable).tolist(),
-            "max_open": self.max_open,
-        }
-        if journal is not None:
-            position["journal"] = journal | {"founded": self.founded}
-        saving.write(path, self.policy, self.memory, position)
 
-    def _in_words(self, place: int) -> list[Any]:
-        air = self.air
-        return [air.arm(place), {OPEN: "open", EXPIRED: "expired"}.get(air.state(place), air.reward(place))]
-
-    def restore(self, path: Any, contents: Contents) -> None:
-        """Go to the state that was saved, and play the events that came after it."""
-        spec, memory, position, events = contents
-        try:
-            arms = [position["open"], *position["retired"], *(arm for arm, _ in position["tickets"])]
-            if not all(type(arm) is int and -1 <= arm < spec.arms for arm in arms):
-                raise ValueError(f"it has {spec.arms} arms and used arm {max(arms)}")
-            self._start(spec, position["seed"], position["max_open"])
-            self._set(self.policy, memory)
-            self.air.rebase(self.policy, memory)
-            self.rounds = whole("rounds", position["rounds"], 0)
-            self.founded = position.get("journal", {}).get("founded", self.founded)
-            self.usable[position["retired"]] = False
-            if position["open"] >= 0:
-                self.begin(position["open"], asked=False)
-            for arm, _ in position["tickets"]:
-                self.begin(arm, asked=True)
-            for place, (_, state) in enumerate(position["tickets"]):
-                if state != "open":
-                    self.air.settle(place, None if state == "expired" else float(state))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise FileFormatError(f"{path} does not hold an agent of this version: {error!r}") from error
-        for event in events:
-            self.apply(event)
+def compile_verbs(policy: Policy) -> None:
+    """Compile all that an agent of this policy needs, on a memory of its own."""
+    memory, k = policy.memory(), policy.arms
+    scores, key = np.zeros((k, 3)), stream_key(0, 0)
+    arm = int(select_once(memory, scores, np.ones(k, np.bool_), key, 0))
+    score_once(memory, scores, key, 0)
+    learn_once(memory, arm, 0.0)
+    skip_once(memory, arm)
+    if not policy.attends_every_round:
+        replay_once(memory, np.array([arm]), np.zeros(1), np.ones(1, np.int8), 0, 1)

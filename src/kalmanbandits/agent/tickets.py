@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Ticket(NamedTuple):
     """A choice that waits for its reward: the number of its round, from 1, and the arm.
 
-    The number alone will do for `tell` and `expire`; with the arm, a ticket of another agent is noticed.
+    The arm is its index, or its name where the agent's arms have names. The number alone will do for `tell`
+    and `expire`; with the arm, a ticket of another agent is noticed.
 
     >>> Ticket(number=1, arm=0)
     Ticket(number=1, arm=0)
     """
 
     number: int
-    arm: int
+    arm: Any

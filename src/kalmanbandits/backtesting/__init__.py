@@ -7,7 +7,23 @@ print(recommend(result))
 """
 
 from kalmanbandits.backtesting.lineup import LineUp, line_up
-from kalmanbandits.backtesting.play import Backtest, backtest
+from kalmanbandits.backtesting.logged import Estimate, Log, evaluate, read_log
+from kalmanbandits.backtesting.play import backtest
 from kalmanbandits.backtesting.recommendation import Recommendation, recommend
+from kalmanbandits.backtesting.result import Backtest
+from kalmanbandits.backtesting.training import Trained, train
 
-__all__ = ["Backtest", "LineUp", "Recommendation", "backtest", "line_up", "recommend"]
+__all__ = [
+    "Backtest",
+    "Estimate",
+    "LineUp",
+    "Log",
+    "Recommendation",
+    "Trained",
+    "backtest",
+    "evaluate",
+    "line_up",
+    "read_log",
+    "recommend",
+    "train",
+]

@@ -5,17 +5,18 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Sequence
+from dataclasses import is_dataclass
 from typing import Any, NamedTuple
 
 from kalmanbandits.errors import InvalidArgument
-from kalmanbandits.policies import Policy
+from kalmanbandits.policies import POLICIES, Policy, Spec
 from kalmanbandits.policies.known_system import KnownSystemPolicy
-from kalmanbandits.policies.spec import nearest
-from kalmanbandits.studies.players import players
+from kalmanbandits.policies.spec import is_ours, nearest
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 from kalmanbandits.systems.replay import Replay
 
 LARGEST = 100 * 2**20  # bytes of memory a policy may ask for
+NO_SYSTEM = "needs a system (fit one to the table)"
 
 
 class LineUp(NamedTuple):
@@ -30,8 +31,21 @@ def line_up(
 ) -> LineUp:
     """Every policy that makes sense on a table, one's own among them, or those named, with standard settings.
 
-    A policy that knows its system plays if a `system` is given; one whose memory would exceed 100 MiB
-    does not. SlidingWindowUCB, which has no standard window, gets the 4√(T log T) of its authors.
+    Parameters
+    ----------
+    replay : Replay
+        The table.
+    names : list of str, optional
+        Only these policies.
+    system : LinearGaussianSystem, optional
+        For the policies that know their system; they play only if it is given. One whose memory would exceed
+        100 MiB does not play. SlidingWindowUCB, which has no standard window, gets the 4√(T log T) of its
+        authors.
+
+    Returns
+    -------
+    LineUp
+        Who plays, and why the others do not.
 
     >>> found = line_up(Replay([[1.0, 2.0], [2.0, 1.0], [1.0, 1.0]]), ["UCB", "KalmanGreedy"])
     >>> found.policies
@@ -39,46 +53,54 @@ def line_up(
     >>> found.left_out
     {'KalmanGreedy': 'needs a system (fit one to the table)'}
     """
-    known: dict[str, Any] = {name: cls for name, cls in players().items() if issubclass(cls, Policy)}
+    if isinstance(names, str):
+        raise InvalidArgument(f"names must be a list of policies, got {names!r} (such as [{names!r}])")
+    known = known_policies()
     for name in names or ():
         if name not in known:
-            raise InvalidArgument(f"policies must name policies, got {name!r}{nearest(name, known)}")
+            raise InvalidArgument(f"policies must name policies, got {name!r}{nearest(str(name), known)}")
     policies: dict[str, Policy] = {}
     left_out: dict[str, str] = {}
     for name in known if names is None else dict.fromkeys(names):
-        cls = known[name]
-        if issubclass(cls, KnownSystemPolicy) and system is None:
-            left_out[name] = "needs a system (fit one to the table)"
-            continue
-        try:
-            policy = _standard(cls, replay, system)
-            size = policy.dtype().itemsize
-        except (
-            InvalidArgument,
-            TypeError,
-        ) as error:  # too many arms for it, or settings that it must be given
-            left_out[name] = str(error)
-            continue
-        if size > LARGEST:
-            left_out[name] = (
-                f"needs {size / 2**20:,.0f} MiB of memory for {replay.arms} arms (at most 100 MiB)"
-            )
+        found = _standard(known[name], replay, system)
+        if isinstance(found, str):
+            left_out[name] = found
         else:
-            policies[name] = policy
+            policies[name] = found
     if not policies:
-        said = "; ".join(f"{name} {why}" for name, why in left_out.items())
+        said = "; ".join(f"{name} {why}" for name, why in left_out.items()) or "no names"
         raise InvalidArgument(f"policies must hold one that can play the table, got none: {said}")
     return LineUp(policies, left_out)
 
 
-def _standard(cls: Any, replay: Replay, system: LinearGaussianSystem | None) -> Policy:
-    if issubclass(cls, KnownSystemPolicy):
-        made: Policy = cls(system)
-        return made
+def known_policies() -> dict[str, Any]:
+    """The policies of the library, and those of one's own whose modules have been imported, by name."""
+    own = {
+        name: cls
+        for name, cls in Spec.known.items()
+        if issubclass(cls, Policy) and is_dataclass(cls) and not is_ours(cls)
+    }
+    return {**own, **POLICIES}
+
+
+def _standard(cls: Any, replay: Replay, system: LinearGaussianSystem | None) -> Policy | str:
+    """A policy with the settings it comes with, or why there is none."""
+    if issubclass(cls, KnownSystemPolicy) and system is None:
+        return NO_SYSTEM
+    try:
+        policy: Policy = cls(system) if issubclass(cls, KnownSystemPolicy) else cls(**_settings(cls, replay))
+        size = policy.dtype().itemsize
+    except (InvalidArgument, TypeError) as error:  # too many arms for it, or settings that it must be given
+        return str(error)
+    if size > LARGEST:
+        return f"needs {size / 2**20:,.0f} MiB of memory for {replay.arms} arms (at most 100 MiB)"
+    return policy
+
+
+def _settings(cls: Any, replay: Replay) -> dict[str, Any]:
     settings: dict[str, Any] = {"arms": replay.arms}
     window = inspect.signature(cls).parameters.get("window")
     if window is not None and window.default is window.empty:
         T = replay.rounds
         settings["window"] = max(1, min(T, math.ceil(4 * math.sqrt(T * math.log(T)))))
-    made = cls(**settings)
-    return made
+    return settings

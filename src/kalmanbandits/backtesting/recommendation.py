@@ -1,29 +1,37 @@
 """What a backtest says, in plain words, and how surely.
 
-The best of a dozen policies looks better than it is, because it was picked by looking. So sentences about
-who is best rest on intervals that hold for all policies at once; the lines of the table on ordinary ones.
+The best of a dozen policies looks better than it is, because it was picked by looking. So every sentence
+about who is better rests on intervals that hold for all policies at once; the lines of the table on
+ordinary ones.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from kalmanbandits.backtesting.play import Backtest
+from kalmanbandits.backtesting.result import Backtest
+from kalmanbandits.errors import InvalidType
 from kalmanbandits.statistics.intervals import Interval
 
 WINS, OPEN, LOSES = "wins", "open", "loses"
-FEW_BLOCKS = 30
-MOST_RIVALS = 4  # that are named
+FEW_FREQUENCIES = 8
+MOST_NAMED = 4
 MANY_MISSING = 0.1  # of the rows
 TRIED = 20  # choices of each arm, at least, before a comparison says much
 
 
 @dataclass(frozen=True)
 class Recommendation:
-    """`verdict` says whether the best policy is shown to beat the best fixed arm (wins, open, loses)."""
+    """Which policy to use, and why.
+
+    `verdict` says whether some policy is shown to beat the best fixed arm ("wins"), all are shown to earn
+    less ("loses"), or neither ("open"). `policy` is the best of those that are shown to win, else the one
+    that earned most.
+    """
 
     verdict: str
     policy: str
@@ -34,7 +42,17 @@ class Recommendation:
 
 
 def recommend(result: Backtest) -> Recommendation:
-    """The policy that earned most, held against always choosing the best arm in hindsight.
+    """The best policy that is shown to earn more than always choosing the best arm in hindsight, if any is.
+
+    Parameters
+    ----------
+    result : Backtest
+        What `backtest` found.
+
+    Returns
+    -------
+    Recommendation
+        Verdict, policy and sentences; `str` joins the sentences.
 
     >>> from kalmanbandits.backtesting.play import backtest
     >>> from kalmanbandits.policies import UCB, Random
@@ -43,66 +61,64 @@ def recommend(result: Backtest) -> Recommendation:
     >>> print(recommend(backtest(Replay(table), {"Random": Random(arms=2)})).verdict)
     loses
     """
-    p = result.order[0]
-    name, lead, unseen = result.names[p], result.lead_of_all[p], result.lead_unseen(p)
-    always = f"always choosing {result.best_arm!r}"
-    hindsight = "the best column in hindsight"
-    size = _size(lead, None if result.percent is None else result.fixed)
+    if not isinstance(result, Backtest):
+        raise InvalidType(f"result must be a Backtest, got {result!r} (such as backtest(replay, policies))")
+    shown = [result.shown(p) for p in range(len(result.names))]
+    p = next((p for p in result.order if shown[p] == "better"), result.order[0])
+    name, words = result.names[p], _Words(result)
+    always, size = f"always choosing {result.best_arm!r}", words.size(result, p)
     sure = _sureness(result)
-    if lead.above(0) and unseen is not None and not unseen.above(0):
-        said = [
-            f"No policy is shown to beat {always}, {hindsight}: {name} earns {size} more over all rows, but "
-            f"is not shown to in those that its system was not fitted to{sure}."
-        ]
-        verdict = OPEN
-    elif lead.above(0):
-        said = [f"Use {name}: it earns {size} more than {always}, {hindsight}{sure}.", *_reach(result, p)]
+    if shown[p] == "better":
         verdict = WINS
-    elif lead.below(0):
         said = [
-            f"No policy beats {always}: the nearest, {name}, earns {size} less{sure}.",
+            f"Use {name}: it {words.does} {size} {words.good} than {always}, the best column in "
+            f"hindsight{sure}.",
+            *_reach(result, p),
+            *_better_but_unsure(result, p, words),
+        ]
+    elif shown[p] == "worse":
+        every = all(each == "worse" for each in shown)
+        verdict, beats = (LOSES, "beats") if every else (OPEN, "is shown to beat")
+        said = [
+            f"No policy {beats} {always}: the nearest, {name}, {words.does} {size} {words.bad}{sure}.",
             f"Choose {result.best_arm!r} if the future is like this table; if it may not be, {name} is what "
             "finding out costs least with.",
         ]
-        verdict = LOSES
     else:
-        more = "more" if lead.value >= 0 else "less"
+        verdict = OPEN
+        which = words.good if result.lead.value[p] >= 0 else words.bad
         said = [
-            f"No policy is shown to beat {always}, {hindsight}: the best, {name}, earns {size} {more}{sure}.",
+            f"No policy is shown to beat {always}, the best column in hindsight: the best, {name}, "
+            f"{words.does} {size} {which}{sure}.",
             f"Which of the two is better this table does not decide; {name} need not know beforehand which "
             "column that is.",
         ]
-        verdict = OPEN
-    said += _fitted(result, unseen) + _rivals(result, p) + _warnings(result, p)
+    said += _fitted(result) + (_rivals(result, p) if shown[p] != "worse" else []) + _warnings(result, p)
     return Recommendation(verdict, name, tuple(said))
 
 
-def _fitted(result: Backtest, unseen: Interval | None) -> list[str]:
-    """How a policy did whose system was fitted to a part of the table, in the other part."""
-    if unseen is None:
-        return []
-    more = "more" if unseen.value >= 0 else "less"
-    return [
-        f"Its system was fitted to the first {result.fitted} rows; in the others alone it earns "
-        f"{_size(unseen)} {more} than always choosing {result.best_arm!r}."
-    ]
+class _Words:
+    """The words for rewards, or for costs."""
+
+    def __init__(self, result: Backtest) -> None:
+        costs = result.replay.minimize
+        self.does, self.good, self.bad = ("costs", "less", "more") if costs else ("earns", "more", "less")
+
+    def size(self, result: Backtest, p: int) -> str:
+        """`12 % (95 % interval 8 to 16 %)` of what the fixed arm earns, or in the table's unit."""
+        lead, scale, unit = result.lead_of_all[p], 1.0, " per round"
+        if result.percent is not None:
+            scale, unit = 100 / abs(result.fixed), " %"
+        sign = 1.0 if lead.value >= 0 else -1.0
+        low, high = sorted((sign * scale * float(lead.low), sign * scale * float(lead.high)))
+        value = sign * scale * float(lead.value)
+        digits = _digits(high - low, value)
+        return _plain(f"{value:.{digits}f}{unit} (95 % interval {low:.{digits}f} to {high:.{digits}f}{unit})")
 
 
-def _size(lead: Interval, fixed: float | None = None) -> str:
-    """`12 % (95 % interval 8 to 16 %)` of what the fixed arm earns; in the table's unit without that."""
-    scale, unit, digits = 1.0, " a round", _digits(lead)
-    if fixed is not None:
-        scale, unit = 100 / fixed, " %"
-        digits = _digits(Interval(scale * lead.value, scale * lead.low, scale * lead.high, lead.runs))
-    sign = 1.0 if lead.value >= 0 else -1.0
-    low, high = sorted((sign * scale * float(lead.low), sign * scale * float(lead.high)))
-    value = sign * scale * float(lead.value)
-    return _plain(f"{value:.{digits}f}{unit} (95 % interval {low:.{digits}f} to {high:.{digits}f}{unit})")
-
-
-def _digits(interval: Interval) -> int:
+def _digits(width: float, value: float) -> int:
     """Decimals such that the width of an interval has two digits."""
-    width = float(interval.high - interval.low) or abs(float(interval.value))
+    width = width or abs(value)
     if not math.isfinite(width) or width == 0:
         return 1
     return min(9, max(0, 1 - math.floor(math.log10(width))))
@@ -110,6 +126,10 @@ def _digits(interval: Interval) -> int:
 
 def _plain(text: str) -> str:
     return text.replace("-", "−")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _sureness(result: Backtest) -> str:
@@ -127,29 +147,47 @@ def _reach(result: Backtest, p: int) -> list[str]:
     ]
 
 
+def _better_but_unsure(result: Backtest, p: int, words: _Words) -> list[str]:
+    """Those that earned more than the one recommended, but vary so much that it may be luck."""
+    above = [result.names[other] for other in result.order[: result.order.index(p)]]
+    if not above:
+        return []
+    did = "cost" if words.does == "costs" else "earned"
+    return [f"{_listed(above)} {did} {words.good} on average, but may owe it to chance."]
+
+
+def _fitted(result: Backtest) -> list[str]:
+    """By which rows everybody is judged, where a system was fitted to the others."""
+    if not result.fitted:
+        return []
+    return [
+        f"A system was fitted to the first {result.fitted} rows; all of this is about the "
+        f"{result.replay.rounds} rows after them."
+    ]
+
+
 def _rivals(result: Backtest, p: int) -> list[str]:
-    """Those that cannot be told apart from the best: their common intervals overlap its own value."""
+    """Those that cannot be told apart from the one named: their common intervals reach its own value."""
     rivals = [
         result.names[other]
-        for other in result.order[1:]
+        for other in result.order[result.order.index(p) + 1 :]
         if result.lead_of_all.high[other] >= result.lead_of_all.value[p]
     ]
     if not rivals:
         return []
-    if len(rivals) > MOST_RIVALS:
+    if len(rivals) > MOST_NAMED:
         return [f"On this table {len(rivals)} others may be as good."]
-    many = f"{', '.join(rivals[:-1])} and {rivals[-1]}" if len(rivals) > 1 else rivals[0]
-    return [f"On this table {many} may be as good."]
+    return [f"On this table {_listed(rivals)} may be as good."]
 
 
 def _warnings(result: Backtest, p: int) -> list[str]:
     found = []
     T, k = result.replay.rounds, result.replay.arms
-    blocks = T / result.block
-    if blocks < FEW_BLOCKS:
+    frequencies = result.frequencies(p)
+    if frequencies < FEW_FREQUENCIES:
         found.append(
-            f"The rows hang together over about {result.block} rounds, which leaves {blocks:.0f} independent "
-            "pieces: the intervals are rough, and more rows would help."
+            f"Its gains go up and down over long stretches of rows, so that the interval rests on "
+            f"{frequencies} frequencies: it is wide and rough, and more rows would help."
         )
     if TRIED * k > T:
         found.append(f"{T} rows are few for {k} columns: a policy has hardly tried them all.")
@@ -168,26 +206,45 @@ def _warnings(result: Backtest, p: int) -> list[str]:
     return found
 
 
+def in_unit(result: Backtest, interval: Interval) -> Interval:
+    """An interval of rewards in the table's unit: costs have the other sign, and their ends change places."""
+    if not result.replay.minimize:
+        return interval
+    return Interval(-interval.value, -interval.high, -interval.low, interval.runs)
+
+
 def lines(result: Backtest) -> list[str]:
     """The table as text, one line for each policy, the best first."""
     width = max(map(len, (*result.names, "best fixed arm")))
+    what = "cost" if result.replay.minimize else "reward"
 
     def line(name: str, reward: str, fixed: str, clairvoyant: str, share: str) -> str:
         return f"{name:{width}}  {reward:30} {fixed:>12} {clairvoyant:>12}   {share}".rstrip()
 
     found = [
-        f"{'':{width}}  {'':30} {'regret a round against':>25}   share of the clairvoyant's",
-        line("policy", "   reward a round [95 %]", "fixed arm", "clairvoyant", "gain over the fixed arm"),
+        f"{'':{width}}  {'':30} {'regret per round against':>25}   share of the clairvoyant's",
+        line("policy", f"   {what} per round [95 %]", "fixed arm", "clairvoyant", "gain over the fixed arm"),
     ]
     for p in result.order:
-        reward, share = result.reward[p], result.share[p]
+        reward, share = in_unit(result, result.reward[p]), result.share[p]
         earned = f"{float(reward.value):10.4g} [{float(reward.low):.4g}, {float(reward.high):.4g}]"
         ends = f"[{100 * float(share.low):.1f}, {100 * float(share.high):.1f}]"
         part = f"{100 * float(share.value):7.1f} % {ends}" if np.isfinite(share.value) else f"{'–':>7}"
         fixed, clairvoyant = (f"{0.0 + x:.4g}" for x in (-result.lead.value[p], result.behind.value[p]))
         found.append(line(result.names[p], earned, fixed, clairvoyant, part))
-    top = result.clairvoyant
+    top, sign = result.clairvoyant, result.replay.sign
     share_of = f"{100:7.1f} %" if top > 0 else f"{'–':>7}"
-    found.append(line("best fixed arm", f"{result.fixed:10.4g}", "0", f"{top:.4g}", f"{0:7.1f} %"))
-    found.append(line("clairvoyant", f"{result.fixed + top:10.4g}", f"{0.0 - top:.4g}", "0", share_of))
+    found.append(line("best fixed arm", f"{sign * result.fixed:10.4g}", "0", f"{top:.4g}", f"{0:7.1f} %"))
+    found.append(
+        line("clairvoyant", f"{sign * (result.fixed + top):10.4g}", f"{0.0 - top:.4g}", "0", share_of)
+    )
     return [text.replace("-", "−") for text in found]
+
+
+def left_out_line(result: Backtest) -> str:
+    """One line for all that did not play, and why; empty if all did."""
+    reasons: dict[str, list[str]] = {}
+    for name, why in result.left_out.items():
+        reasons.setdefault(why, []).append(name)
+    said = "; ".join(f"{', '.join(names)} ({why})" for why, names in reasons.items())
+    return f"Did not play: {said}." if said else ""

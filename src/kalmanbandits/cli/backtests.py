@@ -22,6 +22,8 @@ def reading(command: F) -> F:
         click.option(
             "--delimiter", metavar="C", help="What separates cells (default: , ; or tab, as found)."
         ),
+        click.option("--index", metavar="NAME", help="The column that says when (default: dates, as found)."),
+        click.option("--drop", metavar="A,B,…", help="All columns but these."),
         click.option("--columns", metavar="A,B,…", help="Only these columns, by name (default: all)."),
     ):
         command = option(command)
@@ -35,89 +37,100 @@ def reading(command: F) -> F:
 )
 @click.option("--policies", metavar="A,B,…", help="Only these policies (default: all; see `list`).")
 @click.option("--runs", type=click.IntRange(1), default=5, show_default=True, help="Where chance matters.")
-@click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of policies and bootstrap."
-)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the policies' chance.")
 @click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads (default: all cores).")
 @click.option(
     "--fit",
     is_flag=True,
-    help="Fit a system to the first half of the table, and let the policies that know a system play too.",
+    help="Fit a system to the first half of the rows, let the policies that know a system play too, and "
+    "judge all by the other half.",
+)
+@click.option("--minimize", is_flag=True, help="The cells are costs, latencies or errors: less is better.")
+@click.option(
+    "--available",
+    type=click.Path(path_type=Path),
+    metavar="MASK",
+    help="A table of 0 and 1: which column can be chosen in which row (default: off in long gaps).",
+)
+@click.option(
+    "--log",
+    metavar="TIME,ARM,REWARD[,P]",
+    help="The columns of a table with one row for each choice; P is the probability of the choice.",
 )
 @reading
 @importing
 def backtest(
-    table: Path,
-    out: Path | None,
-    policies: str | None,
-    runs: int,
-    seed: int,
-    jobs: int | None,
-    fit: bool,
-    columns: str | None,
-    delimiter: str | None,
-    imports: tuple[Path, ...],
+    table: Path, out: Path | None, log: str | None, imports: tuple[Path, ...], **options: Any
 ) -> None:
-    """Let every policy play TABLE (CSV or Parquet), and say which one to use, and how sure that is.
+    """Let every policy play TABLE (CSV, Parquet or Feather), and say which one to use, and how sure that is.
 
     A row is a round, a column an arm, an empty cell a reward that never came. One line for each policy, with
-    95 % intervals; picture, page and numbers go to a folder.
+    95 % intervals; picture, page, numbers and an agent that runs the policy go to a folder.
 
     \b
     Examples:
       kalmanbandits backtest rewards.csv
+      kalmanbandits backtest latencies.csv --minimize --drop comment --index time
       kalmanbandits backtest rewards.csv --policies UBSS,UCB --columns north,south --out results/two
       kalmanbandits backtest rewards.csv --import my_policy.py
+      kalmanbandits backtest choices.csv --log time,arm,reward,probability
     """
-    from kalmanbandits.backtesting import backtest as play
-    from kalmanbandits.backtesting import line_up, recommend
-    from kalmanbandits.backtesting.recommendation import lines
-    from kalmanbandits.backtesting.report import check_folder, write_backtest
-    from kalmanbandits.cli.progress import Reporter
-    from kalmanbandits.errors import InvalidArgument
+    from kalmanbandits.backtesting.report import check_folder
 
     folder = out or Path("results") / f"backtest-{table.stem}"
     check_folder(folder)  # now rather than after all the playing
     load_own(imports)
-    replay = read(table, columns, delimiter)
-    click.echo(
-        f"{table}: {replay.rounds} rows, {replay.arms} columns, {replay.missing} cells missing", err=True
-    )
-    system, fitted = None, 0
-    if fit:
-        import numpy as np
+    logged = read_as_log(table, log, options)
+    if logged is None:
+        replay, origin = read(table, options)
+    else:
+        from kalmanbandits.cli.logs import estimate
 
-        from kalmanbandits.identification.table_fit import fit_table
-        from kalmanbandits.systems import Replay
+        if logged.propensity is not None:
+            estimate(logged, folder, options)
+            return
+        replay, origin = logged.table(), None
+    play(replay, origin, folder, f"Backtest of {table.name}", options)
 
-        first = replay.table[: max(3, replay.rounds // 2)]
-        unseen = np.isnan(first).all(axis=0)
-        if unseen.any():
-            raise InvalidArgument(
-                f"--fit needs rewards of every column among the first {len(first)} rows, got none in "
-                f"{replay.names[int(unseen.argmax())]!r} (leave it out by --columns)"
-            )
-        half, fitted = fit_table(Replay(first)), len(first)
-        click.echo(f"fitted to the first half: dimension {half.deviations.dimension}", err=True)
-        system = half.system
-    found = line_up(replay, split(policies), system)
-    for name, why in found.left_out.items():
-        click.echo(f"left out: {name} {why}", err=True)
-    with Reporter(sys.stderr) as reporter:
-        result = play(
+
+def play(replay: Any, origin: Any, folder: Path, title: str, options: dict[str, Any]) -> None:
+    """Let the policies play, print what came of it, and write the report."""
+    from kalmanbandits.backtesting import backtest, line_up, recommend, train
+    from kalmanbandits.backtesting.recommendation import left_out_line, lines
+    from kalmanbandits.backtesting.report import write_backtest
+    from kalmanbandits.backtesting.stretches import span
+    from kalmanbandits.cli.ahead import Ahead
+    from kalmanbandits.cli.progress import Reporter
+    from kalmanbandits.simulation.cpu import available_cores
+
+    said = [f"{replay.rounds} rows, {replay.arms} columns, {replay.missing} cells missing"]
+    if replay.index is not None:
+        said.append(f"{replay.index.name!r} says when: {span(replay)}")
+    click.echo(f"{title}: {'; '.join(said)}", err=True)
+    trained = train(replay) if options["fit"] else None
+    if trained is not None:
+        click.echo(f"fitted to the first {trained.rows} rows: dimension {trained.dimension}", err=True)
+    found = line_up(replay, split(options["policies"]), None if trained is None else trained.system)
+    threads = options["jobs"] or available_cores()
+    with Reporter(sys.stderr) as reporter, Ahead(found.policies, threads, reporter.show) as ahead:
+        result = backtest(
             replay,
             found.policies,
-            runs=runs,
-            seed=seed,
-            threads=jobs,
-            progress=reporter.tell,
+            runs=options["runs"],
+            seed=options["seed"],
+            threads=threads,
+            progress=ahead.tell,
             left_out=found.left_out,
-            fitted=fitted,
+            fitted=0 if trained is None else trained.rows,
         )
     click.echo("\n".join(lines(result)))
+    if result.left_out:
+        click.echo(left_out_line(result), err=True)
     click.echo(f"\n{recommend(result)}")
-    write_backtest(result, folder, f"Backtest of {table.name}")
+    made = write_backtest(result, folder, title, origin)
     click.echo(f"Report written to {folder}", err=True)
+    if origin is not None:
+        click.echo(f"An agent that plays {recommend(result).policy}: {made[4]}", err=True)
 
 
 @commands.command(short_help="The system behind a table of past rewards.", epilog=EXIT_CODES)
@@ -130,14 +143,7 @@ def backtest(
     help="Write the deviations from the columns' levels only.",
 )
 @reading
-def fit(
-    table: Path,
-    out: Path | None,
-    dimensions: int,
-    without_levels: bool,
-    columns: str | None,
-    delimiter: str | None,
-) -> None:
+def fit(table: Path, out: Path | None, dimensions: int, without_levels: bool, **options: Any) -> None:
     """Identify the linear Gaussian system behind TABLE, and write it for `check` and `run`.
 
     Prints its dimension, how long it remembers and how it swings, how much of each column is known one
@@ -159,7 +165,7 @@ def fit(
         raise InvalidArgument(
             f"{path} is there already and `fit` has not written it (give another name by --out, or remove it)"
         )
-    replay = read(table, columns, delimiter)
+    replay, _ = read(table, options)
     found = fit_table(replay, dimensions)
     click.echo("\n".join(describe(found, replay.names)))
     system = found.deviations if without_levels else found.system
@@ -167,11 +173,40 @@ def fit(
     click.echo(f"System written to {path}", err=True)
 
 
-def read(table: Path, columns: str | None, delimiter: str | None) -> Any:
-    """The table in a file, as options describe it."""
+def read(table: Path, options: dict[str, Any]) -> tuple[Any, Any]:
+    """The table in a file as options describe it, and where it came from."""
+    from kalmanbandits.backtesting.deployment import Origin
     from kalmanbandits.systems import Replay
 
-    return Replay(table, columns=split(columns), delimiter={"\\t": "\t"}.get(delimiter or "", delimiter))
+    given = {
+        "columns": split(options["columns"]),
+        "drop": split(options["drop"]),
+        "index": options["index"],
+        "delimiter": _delimiter(options),
+    }
+    available, minimize = options.get("available"), options.get("minimize", False)
+    replay = Replay(table, available=available, minimize=minimize, **given)
+    mask = {} if available is None else {"available": str(available.resolve())}
+    # A live agent is given costs as they are, so its table is read as it is.
+    return replay, Origin(table, {**given, **mask})
+
+
+def read_as_log(table: Path, log: str | None, options: dict[str, Any]) -> Any:
+    """The log in a file, if it was said to be one or its header says so; else None."""
+    from kalmanbandits.backtesting.logged import is_log, read_log
+    from kalmanbandits.systems.table_files import header_of
+
+    names = split(log)
+    if names is None and not is_log(header_of(table, _delimiter(options))):
+        return None
+    if names is not None and len(names) not in (3, 4):
+        raise click.UsageError(f"--log must name three or four columns, TIME,ARM,REWARD[,P], got {log!r}")
+    roles = dict(zip(("time", "arm", "reward", "propensity"), names or (), strict=False))
+    return read_log(table, **roles, minimize=options["minimize"], delimiter=_delimiter(options))
+
+
+def _delimiter(options: dict[str, Any]) -> str | None:
+    return "\t" if options["delimiter"] == "\\t" else options["delimiter"]
 
 
 def split(names: str | None) -> list[str] | None:

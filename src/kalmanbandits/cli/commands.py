@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import click
 
 from kalmanbandits import __version__
-
-if TYPE_CHECKING:
-    from kalmanbandits.studies import Changes
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -71,104 +67,6 @@ def load_own(imports: tuple[Path, ...]) -> None:
         spec.loader.exec_module(module)
 
 
-def playing(command: F) -> F:
-    """The options of the commands that play a study."""
-    for option in (
-        click.option("--fresh/--resume", help="Start anew, or go on with what is there (the default)."),
-        click.option(
-            "--quick",
-            is_flag=True,
-            help="At most 10 000 rounds and 10 runs, and grids thinned to at most 17 cells of each system, "
-            "their ends included: to see whether all is well, in seconds.",
-        ),
-        click.option("--runs", type=click.IntRange(1), metavar="R", help="Play so many runs instead."),
-        click.option("--seed", type=click.IntRange(0), metavar="S", help="Use this seed instead."),
-        click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads (default: all cores)."),
-        click.option(
-            "--backend",
-            type=click.Choice(["cpu", "gpu"]),
-            default="cpu",
-            show_default=True,
-            help="Where to play; gpu needs an NVIDIA card and the extra [gpu].",
-        ),
-    ):
-        command = option(command)
-    return command
-
-
-@commands.command(short_help="Play a study.", epilog=EXIT_CODES)
-@click.argument("study")
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Default: results/ and its name.")
-@playing
-@importing
-@click.pass_context
-def run(
-    context: click.Context, /, study: str, out: Path | None, imports: tuple[Path, ...], **options: Any
-) -> None:
-    """Play STUDY, a TOML file, and keep its numbers in a folder.
-
-    Interrupted at any moment, even killed, and started again with the same command, it goes on; the numbers
-    do not depend on that, nor on --jobs. Other runs, another seed or --quick make another study, which
-    needs another folder or --fresh. STUDY may also be the name of a study that comes with the package.
-
-    \b
-    Examples:
-      kalmanbandits run study.toml --out results/study
-      kalmanbandits run study.toml --out results/try --quick
-      kalmanbandits run study.toml --out results/study --runs 1000 --jobs 4 --fresh
-      kalmanbandits run paper --out results/paper
-    """
-    from kalmanbandits.studies import library_study
-
-    load_own(imports)
-    path = Path(study) if Path(study).suffix or Path(study).exists() else library_study(study)
-    out = out or Path("results") / path.stem
-    _play(context, path, out, _changes(options), options)
-    click.echo(f"Its report: kalmanbandits report {shlex.quote(str(out))}", err=True)
-
-
-@commands.command(short_help="Figures, tables and one page from a store.", epilog=EXIT_CODES)
-@click.argument("folder", type=click.Path(path_type=Path))
-@importing
-def report(folder: Path, imports: tuple[Path, ...]) -> None:
-    """Write the report of the study that was played into FOLDER, next to its numbers.
-
-    \b
-    Example:
-      kalmanbandits report results/study
-    """
-    load_own(imports)
-    _report(folder)
-
-
-@commands.command(short_help="The paper's figure.", epilog=EXIT_CODES)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    default=Path("results/paper"),
-    show_default=True,
-    help="Where to.",
-)
-@click.option("--thetas", type=click.IntRange(2), metavar="N", help="So many angles instead.")
-@playing
-@click.pass_context
-def reproduce(context: click.Context, /, out: Path, thetas: int | None, **options: Any) -> None:
-    """Play the paper's study and write its report: `run paper` and `report` in one.
-
-    \b
-    Examples:
-      kalmanbandits reproduce --quick --out results/quick
-      kalmanbandits reproduce
-      kalmanbandits reproduce --thetas 201 --runs 1000 --out results/full
-    """
-    from kalmanbandits.studies import library_study
-
-    counts = {} if thetas is None else {"theta": thetas}
-    _play(context, library_study("paper"), out, _changes(options, counts), options)
-    _report(out)
-
-
 @commands.command(short_help="The paper's assumptions, held against a system.", epilog=EXIT_CODES)
 @click.argument("system", required=False, type=click.Path(path_type=Path))
 @click.option("--family", metavar="NAME", help="A family instead of a file; see `kalmanbandits list`.")
@@ -208,57 +106,6 @@ def list_() -> None:
     from kalmanbandits.cli.systems import catalogue
 
     click.echo("\n".join(catalogue()))
-
-
-def _changes(options: dict[str, Any], counts: dict[str, int] | None = None) -> Changes:
-    from kalmanbandits.studies import Changes
-
-    return Changes(options["runs"], options["seed"], options["quick"], counts or {})
-
-
-def _play(context: click.Context, path: Path, out: Path, changes: Changes, options: dict[str, Any]) -> None:
-    from kalmanbandits.cli.progress import Reporter
-    from kalmanbandits.studies import load_study, run_study
-
-    study = load_study(path, changes)
-    cells, policies = len(study.cells), sum(len(cell.policies) for cell in study.cells)
-    click.echo(
-        f"{study.name}: {cells} cells, {policies} policies, {study.runs} runs of {study.rounds} rounds",
-        err=True,
-    )
-    again = shlex.join(
-        ["kalmanbandits", *(word for word in context.find_root().obj or () if word != "--fresh")]
-    )
-    try:
-        with Reporter(sys.stderr) as reporter:
-            results = run_study(
-                study,
-                out,
-                jobs=options["jobs"],
-                resume=not options["fresh"],
-                progress=reporter.tell,
-                backend=options["backend"],
-            )
-    except (KeyboardInterrupt, OSError) as error:
-        stopped = "Stopped" if isinstance(error, KeyboardInterrupt) else "Failed"
-        click.echo(f"{stopped}. What is done is kept in {out}. Go on with:\n  {again}", err=True)
-        raise
-    seconds, size = results.manifest["seconds"], results.manifest["size"] / 2**20
-    click.echo(f"Done in {seconds:.1f} s: {out} ({size:.1f} MiB)", err=True)
-
-
-def _report(folder: Path) -> None:
-    from kalmanbandits.studies import Results, StoreRefused
-
-    results = Results.open(folder)
-    if not results.complete:
-        raise StoreRefused(
-            f"{folder} is not complete: run the study again into it, which computes what is missing"
-        )
-    from kalmanbandits.reporting import write_report
-
-    write_report(results, folder)
-    click.echo(f"Report written to {folder}", err=True)
 
 
 def answer(arguments: list[str]) -> int:

@@ -1,27 +1,54 @@
-"""How far it is: a bar on a terminal, plain lines elsewhere."""
+"""How far it is: a bar on a terminal, plain lines elsewhere; and what is still to come."""
 
 from __future__ import annotations
 
 import time
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, TextIO
+
+from numba.core.event import Event, Listener, install_listener
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from kalmanbandits.studies import Plan
 
 EVERY = 5.0  # seconds between plain lines
 
 
+class Compiling(Listener):
+    """Whether Numba compiles something at this moment, in whatever thread."""
+
+    def __init__(self) -> None:
+        self.under_way = 0
+
+    def on_start(self, event: Event) -> None:
+        """A function is about to be compiled, perhaps because another one that is calls it."""
+        self.under_way += 1
+
+    def on_end(self, event: Event) -> None:
+        """It has been, or has failed."""
+        self.under_way -= 1
+
+
 class Reporter:
-    """Tells `done` of `total` rounds, the rate since the start, and the time left at that rate."""
+    """Shows `done` of `total` rounds, the rate, and the time left at that rate.
+
+    The rate is that since kernels were last compiled: what compiling takes says nothing of what is to come.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self.stream, self.terminal = stream, stream.isatty()
-        self.began = self.told = time.monotonic()
-        self.first: int | None = None
-        self.ended = False
-        self._bar: Any = None
+        self.began = self.shown = time.monotonic()
+        self.first = 0
+        self.started = self.ended = False
+        self.compiling = Compiling()
+        self._bar: Progress | None = None
         self._open = ExitStack()
 
     def __enter__(self) -> Reporter:
+        self._open.enter_context(install_listener("numba:compile", self.compiling))
         return self
 
     def __exit__(
@@ -29,17 +56,20 @@ class Reporter:
     ) -> None:
         self._open.close()
 
-    def tell(self, done: int, total: int) -> None:
+    def show(self, done: int, total: int) -> None:
         """To be called now and then."""
         now = time.monotonic()
-        if self.first is None:
-            self.first, self.began, self.told = done, now, now
+        busy = self.compiling.under_way > 0 and done < total
+        if busy or not self.started:
+            self.first, self.began = done, now
+        if not self.started:
+            self.started, self.shown = True, now
         rate = (done - self.first) / max(now - self.began, 1e-3)
-        line = self.line(done, total, rate)
+        line = f"{short(done)} of {short(total)} rounds  compiling" if busy else self.line(done, total, rate)
         if self.terminal:
             self._draw(done, total, line)
-        elif now - self.told >= EVERY or (done == total and not self.ended):
-            self.told, self.ended = now, done == total
+        elif now - self.shown >= EVERY or (done == total and not self.ended):
+            self.shown, self.ended = now, done == total
             print(f"{100 * done / total:5.1f} %  {line}", file=self.stream, flush=True)
 
     @staticmethod
@@ -84,3 +114,37 @@ def clock(seconds: float) -> str:
     """
     whole = round(seconds)
     return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+def span(seconds: float) -> str:
+    """A time, to the tenth of a second where it is short.
+
+    >>> span(3.21), span(3723.4)
+    ('3.2 s', '1:02:03')
+    """
+    return f"{seconds:.1f} s" if seconds < 60 else clock(seconds)
+
+
+def plan_lines(plan: Plan) -> list[str]:
+    """What `kalmanbandits plan` prints: a line for each policy, the dearest first, and the whole."""
+    width = max(len(cost.label) for cost in plan.costs)
+    lines = [f"{'policy':{width}}    rounds  rounds/s per core  core time    part"]
+    for cost in plan.costs:
+        rate = short(cost.rounds / cost.seconds) if cost.seconds else "-"
+        lines.append(
+            f"{cost.label:{width}}  {short(cost.rounds):>8}  {rate:>17}  {span(cost.seconds):>9}  "
+            f"{100 * plan.share(cost):5.1f} %"
+        )
+    drawn = plan.trajectories / plan.core_seconds if plan.core_seconds else 0.0
+    lines.append(
+        f"{'(trajectories)':{width}}  {'':8}  {'':17}  {span(plan.trajectories):>9}  {100 * drawn:5.1f} %"
+    )
+    first = plan.costs[0]
+    return [
+        *lines,
+        "",
+        f"About {span(plan.seconds)} on {plan.cores} core{'s' if plan.cores > 1 else ''} "
+        f"({span(plan.core_seconds)} of core time), "
+        f"at most {plan.size / 2**20:,.1f} MiB on disk; kernels are compiled on top of that.",
+        f"{first.label} dominates: {100 * plan.share(first):.0f} % of the whole.",
+    ]

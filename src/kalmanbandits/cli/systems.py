@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import json
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from kalmanbandits.studies.cells import one_system, system_from_text
-from kalmanbandits.studies.lines import Path as Place
-from kalmanbandits.studies.lines import Source, StudyError
-from kalmanbandits.studies.players import PLAYERS
+from kalmanbandits.studies.document.cells import one_system, system_from_text
+from kalmanbandits.studies.document.files import read_document
+from kalmanbandits.studies.document.lines import Path as Place
+from kalmanbandits.studies.document.lines import Source, StudyError
+from kalmanbandits.studies.document.players import PLAYERS
 from kalmanbandits.systems import FAMILIES, LinearGaussianSystem
 
 
@@ -25,10 +26,7 @@ class Options(Source):
 
 def system_from_file(path: Path) -> LinearGaussianSystem:
     """The system that a TOML file describes."""
-    try:
-        return system_from_text(path.read_bytes().decode("utf-8"), str(path))
-    except UnicodeDecodeError as error:
-        raise StudyError(f"{path} is not text: {error}") from None
+    return system_from_text(read_document(path), str(path))
 
 
 def system_from_options(family: str | None, settings: tuple[str, ...]) -> LinearGaussianSystem:
@@ -64,7 +62,7 @@ def catalogue() -> list[str]:
     return lines + [_entry(name, player, width) for name, player in PLAYERS.items()]
 
 
-def _entry(name: str, made: Any, width: int) -> str:
+def _entry(name: str, made: Callable[..., object], width: int) -> str:
     parameters = inspect.signature(made).parameters
     own = [
         item

@@ -1,4 +1,4 @@
-"""The Kalman filter for one scalar reward a round and an action vector that changes every round.
+"""The Kalman filter for one scalar reward per round and an action vector that changes every round.
 
     S = c'Pc + σ²        K = Pc / S        ẑ ← ẑ + K(X − c'ẑ)        P ← P − K c'P        (correct)
     ẑ ← Γẑ               P ← ΓPΓ' + Q                                                      (predict)
@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from kalmanbandits.compilation import entry, jit
-from kalmanbandits.errors import Array, InvalidArgument, real, whole
-from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+from kalmanbandits.errors import Array, real, whole
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
 from kalmanbandits.systems.properties import semidefinite_cholesky
 
 
@@ -168,19 +168,26 @@ def _predict_once(memories: Any) -> None:
 class KalmanFilter:
     """The filter of a known system, for use by hand.
 
+    Attributes `mean` (d) and `covariance` (d, d) are those of the state given all rewards so far;
+    `log_likelihood` is that of the rewards so far.
+
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The system, with k arms and a state of d dimensions.
+
+    Examples
+    --------
     >>> from kalmanbandits.systems import rotation
     >>> kalman = KalmanFilter(rotation(theta=5 * np.pi / 8))
     >>> kalman.correct(arm=0, reward=12.0)
     >>> kalman.predict()
     >>> kalman.rewards.shape, kalman.covariance.shape
     ((2,), (4, 4))
-
-    Attributes `mean` (d) and `covariance` (d, d) are those of the state given all rewards so far;
-    `log_likelihood` is that of the rewards so far.
     """
 
     def __init__(self, system: LinearGaussianSystem) -> None:
-        self.system = system
+        self.system = check_system(system)
         self.log_likelihood = 0.0
         self._memory = np.zeros(1, np.dtype(filter_fields(system), align=True))
         start_filter(self._memory[0], system)
@@ -209,10 +216,16 @@ class KalmanFilter:
         return np.asarray((self.system.actions @ U) ** 2 @ D)
 
     def correct(self, arm: int, reward: float) -> None:
-        """Take in the reward of `arm` in this round; more than one arm may be seen in a round."""
-        arm = whole("arm", arm, 0)
-        if arm >= self.system.arms:
-            raise InvalidArgument(f"arm must be below {self.system.arms}, got {arm}")
+        """Take in the reward of `arm` in this round; more than one arm may be seen in a round.
+
+        Parameters
+        ----------
+        arm : int
+            The arm that was pulled, from 0.
+        reward : float
+            The reward that was seen.
+        """
+        arm = whole("arm", arm, 0, "arms count from 0", below=self.system.arms)
         innovation, S = _correct_once(self._memory, arm, real("reward", reward))
         self.log_likelihood -= 0.5 * (math.log(2 * math.pi * S) + innovation**2 / S)
 

@@ -13,14 +13,24 @@ so Σ is a common Lyapunov function of all the A_a, and the filter is stable wha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kalmanbandits.errors import Array, InvalidArgument, array, one_of, real, whole
-from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, covariance
+from kalmanbandits.errors import (
+    Array,
+    InvalidArgument,
+    InvalidType,
+    array,
+    instance,
+    one_of,
+    real,
+    shown,
+    whole,
+)
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system, covariance
 from kalmanbandits.systems.properties import spectral_radius
 
 # Products of the A_a are listed one by one up to this many; longer sequences are cut into blocks.
@@ -36,20 +46,32 @@ class ModifiedFilter:
     paper; Theorem 1 is false with it), or a matrix (d, d). Attributes: `bound` (d, d); `gains` (k, d), rows
     L_a; `switching` (k, d, d), the A_a; `spectral_radii` (k,), ρ(A_a).
 
+    Reference: eq. modified_Kalman_filter, with σ² where σ is printed.
+
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The system, with k arms and a state of d dimensions.
+    bound : {"stationary", "printed"} or array_like, shape (d, d)
+        P̄: Σ (needs ρ(Γ) < 1), P_ā of `dominating_arm` as in the paper (Theorem 1 is false with it), or a
+        matrix.
+    dominating_arm : int
+        The arm ā whose steady-state covariance the paper uses.
+
+    Examples
+    --------
     >>> from kalmanbandits.systems.families import rotation
     >>> system = rotation(theta=5 * np.pi / 8)
     >>> ModifiedFilter(system).spectral_radii.round(3)
     array([0.802, 0.802])
     >>> ModifiedFilter(system, bound="printed").spectral_radii.round(3)
     array([0.358, 1.378])
-
-    Reference: eq. modified_Kalman_filter, with σ² where σ is printed.
     """
 
     def __init__(
         self, system: LinearGaussianSystem, bound: str | ArrayLike = "stationary", dominating_arm: int = 0
     ) -> None:
-        self.system = system
+        self.system = check_system(system)
         arm = check_arm(system, dominating_arm, "dominating_arm")
         if isinstance(bound, str):
             printed = one_of("bound", bound, ("stationary", "printed")) == "printed"
@@ -74,8 +96,22 @@ class ModifiedFilter:
 
             ẑ' ← A_a ẑ' + ΓL_a X
 
-        Shapes: (d,) → (d,).
+        Parameters
+        ----------
+        estimate : array_like, shape (d,)
+            ẑ', the estimate of the state.
+        arm : int
+            The arm that was pulled, from 0.
+        reward : float
+            The reward that was seen.
 
+        Returns
+        -------
+        ndarray, shape (d,)
+            ẑ' of the next round.
+
+        Examples
+        --------
         >>> from kalmanbandits.systems.families import rotation
         >>> ModifiedFilter(rotation(theta=0.0)).step(np.zeros(4), arm=0, reward=10.0).round(3)
         array([0.993, 0.   , 0.083, 0.   ])
@@ -91,21 +127,34 @@ class ModifiedFilter:
 
             P' ← A_a P' A_a' + Q + σ²ΓL_aL_a'Γ'
 
-        Shapes: n arms → (d, d). `start` is Σ by default, which is right for ẑ'_0 = 0. With P̄ = Σ the
+        The default `start` is right for ẑ'_0 = 0. With P̄ = Σ the
         result stays ⪯ Σ. Actions that depend on the rewards make the error's law another one: P' is then
         neither its covariance nor a bound on it.
 
+        Reference: eq. modified_iteration.
+
+        Parameters
+        ----------
+        actions : sequence of int
+            The arms that are pulled, oldest first.
+        start : array_like, shape (d, d), optional
+            The covariance before the first action; by default Σ.
+
+        Returns
+        -------
+        ndarray, shape (d, d)
+            P' after the last action.
+
+        Examples
+        --------
         >>> from kalmanbandits.systems.families import rotation
         >>> modified = ModifiedFilter(rotation(theta=5 * np.pi / 8))
         >>> float(np.trace(modified.error_covariance([0, 1, 1] * 20)).round(2))
         30.82
-
-        Reference: eq. modified_iteration.
         """
         system = self.system
         P = system.stationary_covariance if start is None else covariance("start", start, system.dimension)
-        for action in actions:
-            a = check_arm(system, action, "every action")
+        for a in check_arms(system, actions, "actions"):
             gain = system.transition @ self.gains[a]
             P = self.switching[a] @ P @ self.switching[a].T + system.process_noise
             P = P + system.noise_variance * np.outer(gain, gain)
@@ -116,8 +165,18 @@ class ModifiedFilter:
 
             (z, ẑ') ← [[Γ, 0], [ΓL_ac_a', A_a]] (z, ẑ') + (ξ, ΓL_aη)
 
-        Shapes: n arms → (d, d).
+        Parameters
+        ----------
+        actions : sequence of int
+            The arms that are pulled, oldest first.
 
+        Returns
+        -------
+        ndarray, shape (d, d)
+            Cov(ẑ') after the last action.
+
+        Examples
+        --------
         >>> from kalmanbandits.systems.families import rotation
         >>> modified = ModifiedFilter(rotation(theta=5 * np.pi / 8))
         >>> float(np.trace(modified.estimate_covariance([0, 1, 1] * 20)).round(2))
@@ -126,8 +185,8 @@ class ModifiedFilter:
         d = self.system.dimension
         M = np.zeros((2 * d, 2 * d))
         M[:d, :d] = self.system.stationary_covariance
-        for action in actions:
-            F, W = self._joint(check_arm(self.system, action, "every action"))
+        for action in check_arms(self.system, actions, "actions"):
+            F, W = self._joint(action)
             M = F @ M @ F.T + W
         return np.asarray(M[d:, d:])
 
@@ -160,14 +219,26 @@ class ModifiedFilter:
         most 1, and below 1 when Q is positive definite. Exact up to 4096 sequences; longer ones
         are cut into blocks, which can only enlarge it.
 
+        Reference: Theorem 1 (`code_seq`), part 1, corrected; the remark that β decays with s.
+
+        Parameters
+        ----------
+        steps : int
+            The number of rounds, at least 1.
+
+        Returns
+        -------
+        float
+            The factor; below 1 all vectors shrink.
+
+        Examples
+        --------
         >>> from kalmanbandits.systems.families import rotation
         >>> modified = ModifiedFilter(rotation(theta=5 * np.pi / 8))
         >>> [round(modified.contraction(steps), 3) for steps in (1, 2, 5, 10, 40)]
         [0.998, 0.923, 0.728, 0.484, 0.055]
-
-        Reference: Theorem 1 (`code_seq`), part 1, corrected; the remark that β decays with s.
         """
-        whole("steps", steps, 1)
+        steps = whole("steps", steps, 1)
         k = self.system.arms
         block = 1
         while block < steps and (k == 1 or k ** (block + 1) <= _PRODUCTS):
@@ -176,7 +247,18 @@ class ModifiedFilter:
         return self._stretch(block) ** full * (self._stretch(rest) if rest else 1.0)
 
     def norm(self, vector: ArrayLike) -> float:
-        """√(x'P̄⁻¹x), the norm in which `contraction` counts; infinite for x outside the range of P̄."""
+        """√(x'P̄⁻¹x), the norm in which `contraction` counts; infinite for x outside the range of P̄.
+
+        Parameters
+        ----------
+        vector : array_like, shape (d,)
+            x.
+
+        Returns
+        -------
+        float
+            The norm.
+        """
         x = array("vector", vector, (self.system.dimension,))
         root, inverse = self._roots
         y = inverse @ x
@@ -208,15 +290,24 @@ class ModifiedFilter:
 
 def check_arm(system: LinearGaussianSystem, arm: int, name: str = "arm") -> int:
     """`arm` if it is one of the system's."""
-    number = whole(name, arm, 0)
-    if number >= system.arms:
-        raise InvalidArgument(f"{name} must be below {system.arms}, got {number} (arms count from 0)")
-    return number
+    return whole(name, arm, 0, "arms count from 0", below=check_system(system).arms)
 
 
 def check_code(system: LinearGaussianSystem, code: Sequence[int]) -> tuple[int, ...]:
     """`code` as a tuple of at least one arm, oldest first."""
-    result = tuple(check_arm(system, arm, "every arm of code") for arm in code)
+    result = check_arms(system, code, "code")
     if not result:
         raise InvalidArgument("code must have at least one arm, got () (the last s arms, oldest first)")
     return result
+
+
+def check_arms(system: LinearGaussianSystem, arms: Iterable[int], name: str) -> tuple[int, ...]:
+    """`arms` as a tuple of arms of the system."""
+    if not isinstance(arms, Iterable):
+        raise InvalidType(f"{name} must be a sequence of arms, got {shown(arms)} (such as (0, 1))")
+    return tuple(check_arm(system, arm, f"every arm of {name}") for arm in arms)
+
+
+def check_modified(modified: object) -> ModifiedFilter:
+    """`modified` if it is such a filter."""
+    return instance("modified", modified, ModifiedFilter, "such as ModifiedFilter(system)")

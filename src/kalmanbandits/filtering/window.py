@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kalmanbandits.errors import Array, array
-from kalmanbandits.filtering.modified import ModifiedFilter, check_arm, check_code
+from kalmanbandits.errors import Array, InvalidArgument, array
+from kalmanbandits.filtering.modified import ModifiedFilter, check_arm, check_code, check_modified
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
 
@@ -45,7 +45,18 @@ class WindowPredictor:
     reward_covariance: Array
 
     def predict(self, rewards: ArrayLike) -> float:
-        """G'Ξ for the last s rewards, oldest first."""
+        """G'Ξ for the last s rewards, oldest first.
+
+        Parameters
+        ----------
+        rewards : array_like, shape (s,)
+            Ξ, the last s rewards, oldest first.
+
+        Returns
+        -------
+        float
+            G'Ξ.
+        """
         return float(self.coefficients @ array("rewards", rewards, (len(self.code),)))
 
     @property
@@ -65,14 +76,28 @@ def window_moments(system: LinearGaussianSystem, arm: int, code: Sequence[int]) 
         Cov(X_{t−i}, X_{t−j}) = c_i'Γ^{j−i}Σc_j  (+ σ² where i = j),   i ≤ j
         Cov(X_{t−j}, c_a'z_t) = c_a'Γ^jΣc_j
 
-    Shapes: s arms → (s, s), (s,).
+    Reference: eq. xi_covariance, Σ_Ξ(𝐜).
 
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The system, with k arms and a state of d dimensions.
+    arm : int
+        The arm whose reward is predicted, from 0.
+    code : sequence of int
+        The last s arms, oldest first.
+
+    Returns
+    -------
+    tuple of ndarray
+        Cov(Ξ), shape (s, s), and Cov(Ξ, c_a'z_t), shape (s,).
+
+    Examples
+    --------
     >>> from kalmanbandits.systems.families import rotation
     >>> V, v = window_moments(rotation(theta=np.pi / 2), arm=0, code=(1,))
     >>> V.round(0), v.round(0)
     (array([[26916.]]), array([26717.]))
-
-    Reference: eq. xi_covariance, Σ_Ξ(𝐜).
     """
     a, codes = check_arm(system, arm), check_code(system, code)
     s, C = len(codes), system.actions
@@ -96,14 +121,28 @@ def optimal_window(system: LinearGaussianSystem, arm: int, code: Sequence[int]) 
     P = g(… g(Σ, c_{A_{t−s}}) …, c_{A_{t−1}}), and bounds the innovation variance of the exact filter after
     this code, whatever was pulled before it and by whatever policy.
 
-    Shapes: s arms → coefficients (s,).
+    Reference: eq. identify_2 in the limit of many rounds.
 
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The system, with k arms and a state of d dimensions.
+    arm : int
+        The arm whose reward is predicted, from 0.
+    code : sequence of int
+        The last s arms, oldest first.
+
+    Returns
+    -------
+    WindowPredictor
+        The coefficients, shape (s,), and how well they predict.
+
+    Examples
+    --------
     >>> from kalmanbandits.systems.families import rotation
     >>> system = rotation(theta=5 * np.pi / 8)
     >>> [round(optimal_window(system, 0, code).residual_variance) for code in [(0,), (0, 0), (0, 0, 0)]]
     [23032, 1106, 1070]
-
-    Reference: eq. identify_2 in the limit of many rounds.
     """
     V, v = window_moments(system, arm, code)
     return _predictor(system, arm, code, np.asarray(np.linalg.solve(V, v), dtype=np.float64), V, v)
@@ -116,8 +155,24 @@ def modified_window(modified: ModifiedFilter, arm: int, code: Sequence[int]) -> 
 
     where the paper prints Γ − ΓL, whose dimensions do not fit.
 
-    Shapes: s arms → coefficients (s,).
+    Reference: eq. linear_model_one_action.
 
+    Parameters
+    ----------
+    modified : ModifiedFilter
+        The filter that is unrolled.
+    arm : int
+        The arm whose reward is predicted, from 0.
+    code : sequence of int
+        The last s arms, oldest first.
+
+    Returns
+    -------
+    WindowPredictor
+        The coefficients, shape (s,), and how well they predict.
+
+    Examples
+    --------
     >>> from kalmanbandits.systems.families import rotation
     >>> system = rotation(theta=5 * np.pi / 8)
     >>> for bound in ("stationary", "printed"):
@@ -125,10 +180,9 @@ def modified_window(modified: ModifiedFilter, arm: int, code: Sequence[int]) -> 
     ...     print(window.coefficients.round(3), round(window.residual_variance))
     [0.917] 4281
     [1.576] 15951
-
-    Reference: eq. linear_model_one_action.
     """
-    system, codes = modified.system, check_code(modified.system, code)
+    system = check_modified(modified).system
+    codes = check_code(system, code)
     row = system.actions[check_arm(system, arm)]
     G = np.empty(len(codes))
     for i in range(len(codes) - 1, -1, -1):
@@ -142,16 +196,30 @@ def bias_coefficients(modified: ModifiedFilter, arm: int, code: Sequence[int]) -
 
         b' = c_a' A_{t−1} ⋯ A_{t−s}
 
-    Shapes: s arms → (d,).
+    Reference: eq. linear_model_one_action, β_a.
 
+    Parameters
+    ----------
+    modified : ModifiedFilter
+        The filter that is unrolled.
+    arm : int
+        The arm whose reward is predicted, from 0.
+    code : sequence of int
+        The last s arms, oldest first.
+
+    Returns
+    -------
+    ndarray, shape (d,)
+        b.
+
+    Examples
+    --------
     >>> from kalmanbandits.systems.families import rotation
     >>> modified = ModifiedFilter(rotation(theta=5 * np.pi / 8))
     >>> bias_coefficients(modified, arm=0, code=(0, 1)).shape
     (4,)
-
-    Reference: eq. linear_model_one_action, β_a.
     """
-    row = modified.system.actions[check_arm(modified.system, arm)]
+    row = check_modified(modified).system.actions[check_arm(modified.system, arm)]
     for action in reversed(check_code(modified.system, code)):
         row = row @ modified.switching[action]
     return np.asarray(row)
@@ -168,12 +236,30 @@ def bias_deviation(
     stationary law; by default a long past of uniformly random arms. Either way the arms must not depend on
     the rewards.
 
+    Reference: the remark after eq. linear_code_model.
+
+    Parameters
+    ----------
+    modified : ModifiedFilter
+        The filter that is unrolled.
+    arm : int
+        The arm whose reward is predicted, from 0.
+    code : sequence of int
+        The last s arms, oldest first.
+    past : sequence of int, optional
+        The arms pulled before the code, oldest first; by default a long past of uniformly random arms.
+
+    Returns
+    -------
+    float
+        sd β.
+
+    Examples
+    --------
     >>> from kalmanbandits.systems.families import rotation
     >>> modified = ModifiedFilter(rotation(theta=5 * np.pi / 8))
     >>> [round(bias_deviation(modified, 0, [1, 0] * n), 1) for n in (1, 2, 4, 8)]
     [116.7, 95.2, 72.6, 39.2]
-
-    Reference: the remark after eq. linear_code_model.
     """
     b = bias_coefficients(modified, arm, code)
     M = modified.uniform_estimate_covariance if past is None else modified.estimate_covariance(past)
@@ -188,10 +274,24 @@ def mean_norm(covariance: ArrayLike) -> float:
     with u = e^v/tr V the integrand decays like e^{−|v|/2} on both sides, and the trapezoid rule is exact to
     rounding.
 
+    Parameters
+    ----------
+    covariance : array_like, shape (s, s)
+        V, symmetric and positive semi-definite.
+
+    Returns
+    -------
+    float
+        E‖x‖.
+
+    Examples
+    --------
     >>> bool(np.isclose(mean_norm(np.eye(3)), 2 * np.sqrt(2 / np.pi), rtol=1e-12))
     True
     """
     V = array("covariance", covariance, (None, None))
+    if V.shape[0] != V.shape[1] or len(V) == 0:
+        raise InvalidArgument(f"covariance must be square, got shape {V.shape}")
     values = np.maximum(np.linalg.eigvalsh(V), 0.0)
     trace = float(values.sum())
     if trace == 0:

@@ -3,6 +3,7 @@
     import gymnasium
     import kalmanbandits.integrations.gymnasium                  # registers
     env = gymnasium.make("kalmanbandits/LinearGaussianBandit-v0", system=system, rounds=1000)
+    env = gymnasium.make("kalmanbandits/ReplayBandit-v0", replay=Replay("rewards.csv"))
     envs = gymnasium.make_vec("kalmanbandits/LinearGaussianBandit-v0", num_envs=100, system=system)
 
 An environment shows what a bandit's player may see: the last reward, and nothing of the state. Means and
@@ -25,6 +26,7 @@ from kalmanbandits.simulation.environment import Drawn, draw_block, environment
 from kalmanbandits.streams import stream_key
 from kalmanbandits.systems.families import rotation
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+from kalmanbandits.systems.replay import Replay
 
 try:
     import gymnasium
@@ -37,7 +39,7 @@ except ImportError as error:
         f"(pip install 'kalmanbandits[gym]'): {error}"
     ) from error
 
-NAME = "kalmanbandits/LinearGaussianBandit-v0"
+NAME, TABLE_NAME = "kalmanbandits/LinearGaussianBandit-v0", "kalmanbandits/ReplayBandit-v0"
 BLOCK_ROUNDS = 1024
 BLOCK_NUMBERS = 2**21  # of all environments of a vector together: 16 MiB
 
@@ -111,6 +113,58 @@ class LinearGaussianBandit(gymnasium.Env[Array, Any]):
         info = {"means": self._means[t].copy(), "regret": float(self._best[t] - self._means[t, action])}
         self._round += 1
         return np.array([reward]), reward, False, self._round == self.rounds, info
+
+
+class ReplayBandit(gymnasium.Env[Array, Any]):
+    """A table of past rewards as a Gymnasium environment; an episode plays its rows once, then truncated.
+
+    Actions: `Discrete(k)`, the columns. Observations: `Box` of one number, the last reward, 0 before the
+    first and where none came. A missing cell gives a reward of NaN: for `play` one that never came.
+    `info`, of `reset` too: `available` (k,), which arms can be chosen in the next row. After a step also
+    `rewards` (k,), the row just played, and `regret`. `replay` is a table or whatever `Replay` takes.
+
+    >>> env = ReplayBandit([[1.0, 3.0], [2.0, 0.0], [5.0, 4.0]])
+    >>> observation, info = env.reset()
+    >>> env.step(1)[1], info["available"].tolist()
+    (3.0, [True, True])
+    """
+
+    metadata = {"render_modes": []}  # noqa: RUF012 - Gymnasium's own declaration
+
+    def __init__(self, replay: Any) -> None:
+        self.replay = replay if isinstance(replay, Replay) else Replay(replay)
+        self.observation_space, self.action_space = _spaces(self.replay.arms)
+        self._round = -1
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, Info]:
+        """Begin with the first row; the table is the same whatever the seed."""
+        super().reset(seed=seed)
+        self._round = 0
+        return np.zeros(1), {"available": self._available()}
+
+    def step(self, action: Any) -> tuple[Array, float, bool, bool, Info]:
+        """Play an arm: its cell in this row, and whether this was the last row."""
+        T, k = self.replay.table.shape
+        if not 0 <= self._round < T:
+            raise RoundError("step needs an episode under way (call reset() first)")
+        if not self.action_space.contains(action):
+            raise InvalidArgument(f"action must be an arm from 0 to {k - 1}, got {action!r}")
+        if not self._available()[int(action)]:
+            raise InvalidArgument(
+                f"action must be an arm that is available in row {self._round + 1}, got {action}"
+            )
+        row, t = self.replay.table[self._round], self._round
+        reward = float(row[int(action)])
+        regret = float(self.replay.best[t] - self.replay.filled[t, int(action)])
+        self._round += 1
+        info = {"available": self._available(), "rewards": row.copy(), "regret": regret}
+        return np.array([0.0 if np.isnan(reward) else reward]), reward, False, self._round == T, info
+
+    def _available(self) -> Any:
+        """Which arms can be chosen in the next row; all after the last."""
+        if self._round >= self.replay.rounds:
+            return np.ones(self.replay.arms, np.bool_)
+        return ~self.replay.off[self._round]
 
 
 class LinearGaussianBanditVector(VectorEnv[Array, Any, Array]):
@@ -212,6 +266,7 @@ def play(env: gymnasium.Env[Any, Any], agent: Agent, rounds: int, seed: int | No
     """Let an agent play any Gymnasium environment with discrete actions as a bandit, ignoring what it shows.
 
     Episodes that end are begun again; the agent plays on. A reward of NaN counts as one that never came.
+    Where `info` has a mask of `available` actions, as that of a `ReplayBandit`, the agent keeps to these.
 
     >>> from kalmanbandits.policies import UBSS
     >>> played = play(LinearGaussianBandit(), Agent(UBSS(arms=2)), rounds=100, seed=0)
@@ -227,21 +282,23 @@ def play(env: gymnasium.Env[Any, Any], agent: Agent, rounds: int, seed: int | No
         raise InvalidArgument(f"agent must have {space.n} arms as env has actions, got {agent.policy.arms}")
     rounds = whole("rounds", rounds, 1)
     choices, rewards, episodes = np.zeros(rounds, np.int64), np.zeros(rounds), 1
-    env.reset(seed=seed)
+    _, info = env.reset(seed=seed)
     for t in range(rounds):
-        arm = agent.select()
-        _, reward, terminated, truncated, _ = env.step(space.dtype.type(arm + space.start))
+        mask = info.get("available")
+        arm = agent.select(None if mask is None else np.flatnonzero(mask))
+        _, reward, terminated, truncated, info = env.step(space.dtype.type(arm + space.start))
         if np.isnan(float(reward)):
             agent.skip()
         else:
             agent.update(arm, real("reward", float(reward), f"of round {t + 1}, given by {env}"))
         choices[t], rewards[t] = arm, float(reward)
         if (terminated or truncated) and t + 1 < rounds:
-            env.reset()
+            _, info = env.reset()
             episodes += 1
     return Played(choices, rewards, episodes)
 
 
+gymnasium.register(id=TABLE_NAME, entry_point=f"{__name__}:ReplayBandit")
 gymnasium.register(
     id=NAME,
     entry_point=f"{__name__}:LinearGaussianBandit",

@@ -99,6 +99,15 @@ def foretell_level(m: Any, j: Any, arm: Any, round: Any) -> Any:
     return m.level[j, arm] + fade * m.deviation[j, arm], V[0], x + 2 * fade * V[1]
 
 
+@jit
+def _begin(m: Any, j: Any, arm: Any, y: Any) -> None:
+    """The posterior of m and x after one reward, with a flat prior for m."""
+    phi, V = PHI[j], m.spread[j, arm]
+    x = Q[j] / (1 - phi * phi) if phi < 1.0 else 0.0
+    m.level[j, arm], m.deviation[j, arm] = y, 0.0
+    V[0], V[1], V[2] = 1.0 + x, -x, x
+
+
 @routine
 def observe_level(m: Any, arm: Any, y: Any, round: Any) -> Any:
     """Learn a reward; returns the log-score of the filter that spoke for the bank, NaN for an arm's first."""
@@ -109,9 +118,7 @@ def observe_level(m: Any, arm: Any, y: Any, round: Any) -> Any:
     for j in range(BANK):
         phi, q, V = PHI[j], Q[j], m.spread[j, arm]
         if first:
-            x = q / (1 - phi * phi) if phi < 1.0 else 0.0
-            m.level[j, arm], m.deviation[j, arm] = y, 0.0
-            V[0], V[1], V[2] = 1.0 + x, -x, x
+            _begin(m, j, arm, y)
             continue
         ahead = round - m.last[arm]
         if phi == 1.0:
@@ -123,16 +130,13 @@ def observe_level(m: Any, arm: Any, y: Any, round: Any) -> Any:
             V[2] = V[2] * fade * fade + q * (1 - fade * fade) / (1 - phi * phi)
         noise = noise_of(m, j, arm)
         v = y - m.level[j, arm] - m.deviation[j, arm]
-        S = V[0] + 2 * V[1] + V[2] + 1.0
+        S = max(V[0] + 2 * V[1] + V[2], 0.0) + 1.0  # rounding may leave less than nothing
         limit = v * v / (noise * OUTLIER * OUTLIER) if abs(v) > m.reach else 0.0
         sign = 0
         if limit > S:
             sign = 1 if v > 0 else -1
-            if m.strike[j, arm] == sign:
-                V[0] += v * v / noise
-                S = V[0] + 2 * V[1] + V[2] + 1.0
-                sign = 0
-        m.strike[j, arm] = sign
+        changed = sign != 0 and m.strike[j, arm] == sign
+        m.strike[j, arm] = 0 if changed else sign
         S = max(S, limit)
         error = v * v / S
         m.now[j] = -0.5 * (math.log(S * noise) + error / noise)
@@ -147,6 +151,9 @@ def observe_level(m: Any, arm: Any, y: Any, round: Any) -> Any:
         m.pool[j, 3] += new_share - share
         m.pool[j, 0] += square
         m.pool[j, 1] += 1.0
+        if changed:
+            _begin(m, j, arm, y)
+            continue
         p, r = V[0] + V[1], V[1] + V[2]
         m.level[j, arm] += p / S * v
         m.deviation[j, arm] += r / S * v

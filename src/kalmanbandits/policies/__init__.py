@@ -1,5 +1,6 @@
 """Policies: one file each, and the one table of them."""
 
+from kalmanbandits.policies.adaptive_ubss import AdaptiveUBSS
 from kalmanbandits.policies.ar_ucb import ARUCB
 from kalmanbandits.policies.discounted_thompson import DiscountedThompson
 from kalmanbandits.policies.discounted_ucb import DiscountedUCB
@@ -37,6 +38,7 @@ POLICIES: dict[str, type[Policy]] = {
         LARL,
         LinearThompson,
         UBSS,
+        AdaptiveUBSS,
         KalmanGreedy,
         KalmanUCB,
         KalmanThompson,
@@ -51,6 +53,7 @@ __all__ = [
     "POLICIES",
     "UBSS",
     "UCB",
+    "AdaptiveUBSS",
     "DiscountedThompson",
     "DiscountedUCB",
     "KalmanGreedy",

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
 from kalmanbandits.compilation import jit
 from kalmanbandits.errors import positive, probability, whole
-from kalmanbandits.learning.ridge import observe, spread
+from kalmanbandits.filtering.kalman import correct, dot, quadratic
 from kalmanbandits.policies.deviation import check_scale
-from kalmanbandits.policies.opening import NO_REWARD, gather, opening_fields
-from kalmanbandits.policies.spec import Policy, check_arms
+from kalmanbandits.policies.spec import Policy, Range, check_arms
+from kalmanbandits.policies.standard_units import (
+    NO_REWARD,
+    follow_mean,
+    gather,
+    start_unit,
+    unit_fields,
+    unit_ranges,
+)
 from kalmanbandits.policies.verbs import register_kernel
 
-FORGET = 0.999  # of the running prediction error, a round
+FORGET = 0.999  # of the running prediction error, per round
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,11 +35,12 @@ class ARUCB(Policy):
     with one ridge regression per arm: `UBSS` with an intercept and without codes. Which arms the last rewards
     came from is ignored: in its own setting the reward itself is the state, here it is not.
 
-    In an opening of max(2k, s + 2) rounds the arms are played in turn. x is the reward less the mean of the
-    opening's rewards, in units of their standard deviation; with a given `scale`, x = X/scale, and `scale=1`
-    is the literal form. `m` bounds the intercept and `sigma` is the noise, both in that unit; `sigma` left
-    out is the running root-mean-square one-step error. A round whose reward never came enters φ as 0. The
-    default `lags` and `delta` did best in `benchmarks/tune_comparators.py`.
+    In an opening of max(2k, s + 2) rounds the arms are played in turn. x is the reward in standard units
+    (`standard_units`), so that neither unit nor level matters; with a given `scale`, x = X/scale, and
+    `scale=1` is the literal form. `m` bounds the intercept and `sigma` is the noise, both in that unit;
+    `sigma` left out is the running root-mean-square one-step error. A round whose reward never came enters φ
+    as 0. The default `lags` and `delta` did best in `benchmarks/tune_comparators.py`. A glitch, one reward of
+    1e6 among ordinary ones, counts as missing; with a given `scale` it ruins the arm's model.
 
     >>> ARUCB(arms=2, lags=3).lags
     3
@@ -49,7 +56,7 @@ class ARUCB(Policy):
     m: float = 1.0
     sigma: float | None = None
     scale: float | None = None
-    lengthens: ClassVar[tuple[str, ...]] = ("early_arm", "early_reward")  # an opening gets longer
+    lengthens: ClassVar[tuple[str, ...]] = ("early_arm", "early_x")  # an opening gets longer
 
     def __post_init__(self) -> None:
         self._set(
@@ -67,23 +74,36 @@ class ARUCB(Policy):
         """Without a given `scale`, it takes the rewards' own."""
         return self.scale is None
 
+    level_free = scale_free
+
+    @property
+    def unpromised(self) -> Mapping[str, str]:
+        """With a given scale a glitch goes into the models."""
+        return {} if self.scale is None else {"glitch": "rewards are taken as they are, in units of `scale`"}
+
+    @property
+    def _opening(self) -> int:
+        return max(2 * self.arms, self.lags + 2)
+
     def fields(self) -> list[tuple[Any, ...]]:
         """One ridge per arm on φ, newest reward first; the constants."""
         k, p = self.arms, self.lags + 1
         numbers = ("sigma", "squares", "weight", "known", "prior", "log_e")
         return [
-            ("V", "f8", (k, p, p)),
-            ("inverse", "f8", (k, p, p)),
-            ("b", "f8", (k, p)),
+            ("U", "f8", (k, p, p)),  # V⁻¹ = U·diag(D)·U'
+            ("D", "f8", (k, p)),
             ("theta", "f8", (k, p)),
-            ("N", "i8", (k,)),
             ("growth", "f8", (k,)),  # log det V/λ^{s+1}
             ("phi", "f8", (p,)),
             ("gain", "f8", (p,)),
             ("seen", "i8"),  # rewards since the last gap, at most s
             *((name, "f8") for name in numbers),
-            *opening_fields(max(2 * k, self.lags + 2)),
+            *unit_fields(k, self._opening),
         ]
+
+    def ranges(self) -> dict[str, Range]:
+        """The rewards in φ, and the opening."""
+        return {"seen": (0, self.lags), **unit_ranges(self.arms, self._opening)}
 
     def start(self, memory: Any) -> None:
         """No model has seen anything; σ̂ begins at one unit, with the weight of one round."""
@@ -92,18 +112,9 @@ class ARUCB(Policy):
         memory["known"] = 0.0 if self.sigma is None else 1.0
         memory["sigma"] = self.sigma or 1.0
         memory["squares"] = memory["weight"] = 1.0
-        memory["given"] = self.scale or 0.0
+        start_unit(memory, self.scale)
         memory["phi"][0] = 1.0
-        memory["V"] = self.lambda_ * np.eye(self.lags + 1)
-        memory["inverse"] = np.eye(self.lags + 1) / self.lambda_
-
-
-@jit
-def _predict(memory: Any, arm: Any) -> Any:
-    total = 0.0
-    for i in range(memory.phi.shape[0]):
-        total += memory.theta[arm, i] * memory.phi[i]
-    return total
+        memory["D"] = 1 / self.lambda_
 
 
 @jit
@@ -111,40 +122,39 @@ def _score(memory: Any, arm: Any, key: Any, round: Any) -> Any:
     if memory.opened == 0:
         return math.nan, math.nan, -float(memory.pulls[arm])
     beta = memory.prior + memory.sigma * math.sqrt(memory.log_e + memory.growth[arm])
-    bonus = memory.unit * beta * math.sqrt(max(spread(memory.inverse[arm], memory.phi), 0.0))
-    prediction = memory.centre + memory.unit * _predict(memory, arm)
+    bonus = memory.unit * beta * math.sqrt(quadratic(memory.U[arm], memory.D[arm], memory.phi))
+    prediction = memory.level + memory.unit * dot(memory.theta[arm], memory.phi)
     return prediction, bonus, prediction + bonus
 
 
 @jit
 def _update(memory: Any, arm: Any, reward: Any) -> None:
     for t in range(gather(memory, arm, reward)):
-        _take_in(memory, memory.early_arm[t], memory.early_reward[t])
+        _take_in(memory, memory.early_arm[t], memory.early_x[t])
 
 
 @jit
-def _take_in(memory: Any, arm: Any, reward: Any) -> None:
-    s, x = memory.phi.shape[0] - 1, 0.0
-    if arm != NO_REWARD:
-        x = (reward - memory.centre) / memory.unit
-        if memory.seen == s:
-            _learn(memory, arm, x)
+def _take_in(memory: Any, arm: Any, x: Any) -> None:
+    s = memory.phi.shape[0] - 1
+    if arm == NO_REWARD:
+        x = 0.0
+    elif memory.seen == s:
+        _learn(memory, arm, x)
     for j in range(s, 1, -1):
         memory.phi[j] = memory.phi[j - 1]
     memory.phi[1] = x
     memory.seen = 0 if arm == NO_REWARD else min(memory.seen + 1, s)
+    follow_mean(memory, x)
 
 
 @jit
 def _learn(memory: Any, arm: Any, x: Any) -> None:
+    error, S = correct(memory.theta[arm], memory.U[arm], memory.D[arm], memory.phi, 1.0, x, memory.gain)
+    memory.growth[arm] += math.log(S)
     if memory.known == 0:
-        error = x - _predict(memory, arm)
         memory.squares = FORGET * memory.squares + error * error
         memory.weight = FORGET * memory.weight + 1
         memory.sigma = math.sqrt(memory.squares / memory.weight)
-    memory.N[arm] += 1
-    V, inverse, b, theta = memory.V[arm], memory.inverse[arm], memory.b[arm], memory.theta[arm]
-    memory.growth[arm] += observe(V, inverse, b, theta, memory.phi, x, memory.N[arm], memory.gain)
 
 
 @jit

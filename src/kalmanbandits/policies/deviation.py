@@ -12,6 +12,7 @@ from typing import Any
 
 from kalmanbandits.compilation import jit
 from kalmanbandits.errors import positive
+from kalmanbandits.policies.spec import PROMISES
 
 FIELDS: list[tuple[Any, ...]] = [("scale", "f8"), ("given", "f8"), ("n", "i8"), ("mean", "f8"), ("M2", "f8")]
 
@@ -19,6 +20,17 @@ FIELDS: list[tuple[Any, ...]] = [("scale", "f8"), ("given", "f8"), ("n", "i8"), 
 def check_scale(scale: Any) -> float | None:
     """A given scale, or None for the running standard deviation."""
     return None if scale is None else positive("scale", scale, "leave it out to use the rewards' own scale")
+
+
+def unpromised(remembers: float, arms: int) -> dict[str, str]:
+    """What a policy of means in units of `scale` does not promise, if it remembers so many rounds."""
+    if remembers < 2 * arms:
+        return dict.fromkeys(PROMISES, "it remembers fewer rounds than it takes to compare its arms")
+    result = {"glitch": "its unit is the standard deviation of all rewards, and one huge reward stays in it"}
+    if remembers == math.inf:
+        why = "its means are over all rewards, and the first ones never fade"
+        result |= {"quiet start": why, "risen arm": why}
+    return result
 
 
 def start_scale(memory: Any, scale: float | None) -> None:

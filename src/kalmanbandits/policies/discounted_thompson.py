@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -23,6 +24,8 @@ class DiscountedThompson(Policy):
 
     An arm not yet seen is tried first: its prior is flat. `scale` as in `UCB`. Rounds whose reward never
     came do not count. The default discount did best in `benchmarks/tune_comparators.py`.
+
+    A glitch, one reward of 1e6, does what it does to `DiscountedUCB`.
 
     >>> DiscountedThompson(arms=2)
     DiscountedThompson(arms=2, discount=0.98, scale=None)
@@ -46,6 +49,11 @@ class DiscountedThompson(Policy):
 
     def _counts(self) -> DiscountedUCB:
         return DiscountedUCB(arms=self.arms, discount=self.discount, scale=self.scale)
+
+    @property
+    def unpromised(self) -> Mapping[str, str]:
+        """A glitch stays in the scale; a strong discount remembers little."""
+        return deviation.unpromised(1 / (1 - self.discount), self.arms)
 
     def fields(self) -> list[tuple[Any, ...]]:
         """Those of `DiscountedUCB`."""

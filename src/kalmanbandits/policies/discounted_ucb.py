@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,9 @@ class DiscountedUCB(Policy):
     standard deviation of all rewards. For n rounds with Υ changes, known in advance, they advise
     γ = 1 − ¼√(Υ/n) and ξ = ½. The defaults here did best in `benchmarks/tune_comparators.py`. Rounds whose
     reward never came do not count.
+
+    A glitch, one reward of 1e6, holds the arm until it is discounted, and makes `scale` huge for as long as
+    it is not diluted: play is near uniform.
 
     >>> DiscountedUCB(arms=2)
     DiscountedUCB(arms=2, discount=0.95, xi=0.02, scale=None)
@@ -48,6 +52,11 @@ class DiscountedUCB(Policy):
     def scale_free(self) -> bool:
         """Without a given `scale`, it takes the rewards' own."""
         return self.scale is None
+
+    @property
+    def unpromised(self) -> Mapping[str, str]:
+        """A glitch stays in the scale; a strong discount remembers little."""
+        return deviation.unpromised(1 / (1 - self.discount), self.arms)
 
     def fields(self) -> list[tuple[Any, ...]]:
         """Discounted counts and means by arm."""

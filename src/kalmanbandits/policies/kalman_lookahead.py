@@ -94,8 +94,9 @@ def expected_maximum(level: Any, slope: Any, corner: Any) -> Any:
     total = top
     for i in range(1, last + 1):
         x = -abs(corner[i])
-        density = math.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
-        total += (slope[i] - slope[i - 1]) * (density + x * 0.5 * math.erfc(-x / math.sqrt(2.0)))
+        if x > -38.0:  # beyond it the deviate never comes; an infinite corner would give inf · 0
+            density = math.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+            total += (slope[i] - slope[i - 1]) * (density + x * 0.5 * math.erfc(-x / math.sqrt(2.0)))
     return total
 
 

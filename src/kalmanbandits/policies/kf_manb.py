@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -26,6 +27,8 @@ class KFMANB(Policy):
     r is `observation` and q is `transition`, variances in units of `scale`²; `scale` as in `UCB`. An arm not
     yet seen is tried first: its prior is flat. In a round whose reward never came the walks go on. The
     defaults did best in `benchmarks/tune_comparators.py`.
+
+    A glitch, one reward of 1e6, makes `scale` huge for as long as it is not diluted: play is near uniform.
 
     >>> KFMANB(arms=2)
     KFMANB(arms=2, observation=0.1, transition=0.01, scale=None)
@@ -52,6 +55,11 @@ class KFMANB(Policy):
     def scale_free(self) -> bool:
         """Without a given `scale`, it takes the rewards' own."""
         return self.scale is None
+
+    @property
+    def unpromised(self) -> Mapping[str, str]:
+        """A glitch stays in the scale."""
+        return deviation.unpromised(1 / math.sqrt(self.transition), self.arms)
 
     def fields(self) -> list[tuple[Any, ...]]:
         """Mean and variance by arm, the variance in units of scale²."""

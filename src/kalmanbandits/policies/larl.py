@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
 from kalmanbandits.compilation import jit, routine
-from kalmanbandits.errors import InvalidArgument, positive, whole
+from kalmanbandits.errors import positive, whole
 from kalmanbandits.learning.ridge import REFRESH, refresh
 from kalmanbandits.policies.deviation import check_scale
-from kalmanbandits.policies.opening import NO_REWARD, gather, opening_fields
-from kalmanbandits.policies.spec import Memory, Policy, check_arms
+from kalmanbandits.policies.spec import Memory, Policy, Range, check_arms
+from kalmanbandits.policies.standard_units import (
+    NO_REWARD,
+    follow_mean,
+    gather,
+    start_unit,
+    unit_fields,
+    unit_ranges,
+)
 from kalmanbandits.policies.verbs import register_kernel
 
+HUGE = 1e6  # units of a given scale: x beyond counts as that, or V could not be inverted
 MOST = 5  # lags that "auto" considers
-LARGEST = 2**30  # bytes of memory the models may ask for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,10 +39,11 @@ class LARL(Policy):
     with the least m log(mean squared residual) + (2sk + 1) log m over the m rounds of the opening.
 
     In the opening the arms are played in turn: 2k rounds or more, for `"auto"` 20k, unless `opening` says
-    otherwise. x is the reward less the mean of the opening's rewards, in units of their standard deviation,
-    so neither unit nor origin matters; with a given `scale`, x = X/scale, and `scale=1` is the literal form.
-    A round whose reward never came leaves zeros in φ. λ = 1 and α = 1 are the authors'; α and the number of
-    lags did best in `benchmarks/tune_comparators.py`.
+    otherwise. x is the reward in standard units (`standard_units`), so neither unit nor level matters; with a
+    given `scale`, x = X/scale, and `scale=1` is the literal form. A round whose reward never came leaves
+    zeros in φ. λ = 1 and α = 1 are the authors'; α and the number of lags did best in
+    `benchmarks/tune_comparators.py`. A glitch, one reward of 1e6 among ordinary ones, counts as missing; with
+    a given `scale` it ruins the arm's model.
 
     >>> LARL(arms=2, lags=3).features
     13
@@ -66,12 +75,6 @@ class LARL(Policy):
             scale=check_scale(self.scale),
             opening=whole("opening", rounds, s + 2, "long enough to fill the lags"),
         )
-        size = 16 * k * self.features**2
-        if size > LARGEST:
-            raise InvalidArgument(
-                f"lags must be fewer for {k} arms, got {lags!r}: {self.features} features for each would "
-                f"need {size / 2**30:.1f} GiB"
-            )
 
     @property
     def features(self) -> int:
@@ -82,6 +85,17 @@ class LARL(Policy):
     def scale_free(self) -> bool:
         """Without a given `scale`, it takes the rewards' own."""
         return self.scale is None
+
+    level_free = scale_free
+
+    @property
+    def unpromised(self) -> Mapping[str, str]:
+        """With a given scale a glitch goes into the models."""
+        return {} if self.scale is None else {"glitch": "rewards are taken as they are, in units of `scale`"}
+
+    def advice(self) -> str:
+        """The models grow with the square of both."""
+        return f"fewer lags or arms: {self.features} features for each of {self.arms}"
 
     def fields(self) -> list[tuple[Any, ...]]:
         """One ridge per arm, on the features of the last rounds, newest first."""
@@ -101,14 +115,21 @@ class LARL(Policy):
             ("squares", "f8"),
             ("alpha", "f8"),
             ("lambda_", "f8"),
-            *opening_fields(self.opening or 0),
+            *unit_fields(k, self.opening or 0),
         ]
+
+    def ranges(self) -> dict[str, Range]:
+        """The arms and rewards of the lags, their number, and the opening."""
+        k, s, lags = self.arms, self.features // (2 * self.arms), self.lags
+        chosen = (0, s) if isinstance(lags, str) else (lags, lags)
+        last: Range = (NO_REWARD, k - 1)
+        return {"last": last, "seen": (0, s), "lags": chosen, **unit_ranges(k, self.opening or 0)}
 
     def start(self, memory: Any) -> None:
         """Empty lags; `lags` = 0 stands for a number still to be chosen."""
         memory["lags"] = 0 if isinstance(self.lags, str) else self.lags
         memory["alpha"], memory["lambda_"] = self.alpha, self.lambda_
-        memory["given"] = self.scale or 0.0
+        start_unit(memory, self.scale)
         memory["last"] = NO_REWARD
         memory["V"] = self.lambda_ * np.eye(self.features)
         memory["inverse"] = np.eye(self.features) / self.lambda_
@@ -124,7 +145,7 @@ class LARL(Policy):
                 new[name][np.ix_(range(k), places, places)] = old[name]
             elif name in ("b", "theta"):
                 new[name][np.ix_(range(k), places)] = old[name]
-            elif name in ("N", "pulls"):
+            elif name in ("N", "pulls", "refused"):
                 new[name][:k] = old[name]
             elif name != "gain":
                 grown[name] = memory[name]
@@ -159,7 +180,7 @@ def _score(memory: Any, arm: Any, key: Any, round: Any) -> Any:
             row += inverse[at, other] * factor
         q += 2 * row * value
     bonus = memory.unit * memory.alpha * math.sqrt(max(q, 0.0))
-    prediction = memory.centre + memory.unit * prediction
+    prediction = memory.level + memory.unit * prediction
     return prediction, bonus, prediction + bonus
 
 
@@ -167,27 +188,27 @@ def _score(memory: Any, arm: Any, key: Any, round: Any) -> Any:
 def _update(memory: Any, arm: Any, reward: Any) -> None:
     ready = gather(memory, arm, reward)
     for t in range(ready):
-        _take_in(memory, memory.early_arm[t], memory.early_reward[t])
+        _take_in(memory, memory.early_arm[t], memory.early_x[t])
     if ready > 1 and memory.lags == 0:
         _choose_lags(memory)
 
 
 @jit
-def _take_in(memory: Any, arm: Any, reward: Any) -> None:
-    s, x = memory.last.shape[0], 0.0
+def _take_in(memory: Any, arm: Any, x: Any) -> None:
+    s = memory.last.shape[0]
     lags = s if memory.lags == 0 else memory.lags
-    if arm != NO_REWARD:
-        x = (reward - memory.centre) / memory.unit
-        if memory.seen >= lags:
-            _learn(memory, lags, arm, x)
-            if memory.lags == 0:
-                memory.squares += x * x
+    x = 0.0 if arm == NO_REWARD else min(max(x, -HUGE), HUGE)
+    if arm != NO_REWARD and memory.seen >= lags:
+        _learn(memory, lags, arm, x)
+        if memory.lags == 0:
+            memory.squares += x * x
     for j in range(s - 1, 0, -1):
         memory.last[j] = memory.last[j - 1]
         memory.x[j] = memory.x[j - 1]
     memory.last[0] = arm
     memory.x[0] = x
     memory.seen = 0 if arm == NO_REWARD else min(memory.seen + 1, s)
+    follow_mean(memory, x)
 
 
 @routine
@@ -212,7 +233,7 @@ def _learn(memory: Any, lags: Any, arm: Any, x: Any) -> None:
     for i in range(n):
         at, value = _nonzero(memory, i)
         q += gain[at] * value
-    scale = 1 / (1 + q)
+    scale = 1 / (1 + max(q, 0.0))
     for i in range(p):
         theta[i] += gain[i] * (error * scale)
         for j in range(p):

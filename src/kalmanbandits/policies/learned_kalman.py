@@ -5,40 +5,54 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from kalmanbandits.compilation import entry, jit, routine
 from kalmanbandits.errors import whole
-from kalmanbandits.identification.arrays import Cells, Parameters, workspace
-from kalmanbandits.identification.maximisation import improve
-from kalmanbandits.identification.search import CURRENT, MODELS, SPARE, Fits, Search
+from kalmanbandits.identification.arrays import Cells, Parameters, Workspace, workspace
+from kalmanbandits.identification.maximisation import LEAST_NOISE
+from kalmanbandits.identification.search import CURRENT, MODELS, Fits, Search
 from kalmanbandits.identification.smoothing import filter_cells, loading_variance, propagate, temper
-from kalmanbandits.learning.local_levels import level_fields, level_index, observe_level, spread_levels
+from kalmanbandits.learning.local_levels import BANK, level_fields, level_index, observe_level, spread_levels
 from kalmanbandits.policies.kalman_lookahead import expected_maximum
 from kalmanbandits.policies.random import chance
-from kalmanbandits.policies.spec import Memory, Policy, check_arms
+from kalmanbandits.policies.spec import Memory, Policy, Range, check_arms
 from kalmanbandits.policies.verbs import register_kernel
 
+# When to fit.
 OPENING = 6  # arms that take turns before the first fit
-FIRST = 7  # rounds before it, or three per opening arm
+FIRST = 7  # rounds before it, or two per opening arm
+# A fit every 15 % of the rounds, then every 64, then every eighth of them, at least one in 4096.
 GROWTH, OFTEN, SHARE, SELDOM = 0.15, 64, 8, 4096
-VERY_EARLY, EARLY = 50, 300
-WORK = 10e6  # nanoseconds, about, of a search
-MORE_ARMS = 1.75
-GRID = 2.0**-24
-CURIOSITY = 0.2
-ROUNDS_PER_DIMENSION = 5
-MEMORY = 32
-DOUBT, CHANGE = 2.0, 2.5
-TRUSTED = 300
-LINES = 16  # arms that foresight looks at
-CLIP = 50.0
-FADE, MOST, BIAS, SHARP = 0.998, 1.0, 2.5, 2.0  # of the evidence between linear model and levels
-REPEATS, KNOWN_AFTER, PROMISING, INSIST = 2, 12, 1.0, 1e9
-WIDTH = 1.0  # log t per unit of squared width
+VERY_EARLY, EARLY = 50, 300  # rounds up to which a fit searches twice, the latter if predictions fail
+WORK, MORE_ARMS = 10e6, 1.75  # nanoseconds, about, of a search; times this, at most, for many arms
+ROUNDS_PER_DIMENSION = 5  # no more dimensions than data can bear
+MEMORY = 32  # rounds over which surprise is averaged
+DOUBT, CHANGE, CAPPED = 2.0, 2.5, 9.0  # that asks for a fit; that says the system changed; most of one reward
+TRUSTED = 300  # rounds for which the model must have been good, for a change to be one
 
+# Rewards are put on a grid, in a unit that follows their spread by powers of two. Over-relaxed steps magnify
+# rounding, and on the grid there is none to magnify: in another unit the numbers are the same to the bit.
+GRID = 2.0**-24
+FARTHEST = 2.0**40  # units
+CLIP = 50.0  # units around the median, beyond which a fit does not look
+
+# How to act.
+WIDTH = 1.0  # of the logarithm by which the doubt about an arm's parameters grows
+CURIOSITY = (
+    0.2  # share of the state's variance, one round on, in the bonus: beyond the foresight of one round
+)
+LINES = 16  # arms that foresight looks at, and that it looks from
+# Pulls in a row of an arm that is tried, which show whether what it pays persists; up to how many pulls;
+# unless its index is that many units behind; and what is added to its index meanwhile.
+REPEATS, KNOWN_AFTER, PROMISING, INSIST = 2, 12, 1.0, 1e9
+# The log-odds of the linear model against the levels: forgetting per round, most of one reward, where the
+# linear model begins to be believed, and how sharply.
+FADE, MOST, BIAS, SHARP = 0.998, 1.0, 2.5, 2.0
+
+AT_LEAST_0: Range = (0, math.inf)
 NAMES = ("G", "Q", "C", "mu", "s2", "U", "prior")
 _local = threading.local()
 
@@ -47,8 +61,39 @@ _local = threading.local()
 class LearnedKalman(Policy):
     """Knows nothing of the system; identifies it by expectation–maximisation and acts on the fitted filter.
 
+        index_a = c_a'ẑ + μ_a + E max_b (c_b'ẑ⁺(a) + μ_b) + √(w_a x'U_a x + c_a'ΓPΓ'c_a/5)        x = (ẑ, 1)
+
+    the expected reward, what the next round is worth after what this one teaches (as in `KalmanLookahead`),
+    and how uncertain the arm's own parameters (posterior covariance U_a) and the state are. w_a grows with
+    the logarithm of the rounds over what is known of the arm, so that no arm is given up for ever. Arms have
+    noises, levels and scales of their own; an arm's prior is learned from the other arms. The dimension is
+    chosen from the data, up to `dimensions`. Fits use the last `window` rounds, come at growing distances and
+    are bounded in work, so memory and time per round stay the same for ever.
+
+    Beside it runs a bank of filters for arms that tell nothing about each other (`learning.local_levels`).
+    The two are weighed by how well they foretold the last few hundred rewards; where a linear model does not
+    earn its keep, the policy acts on the levels as UCB does. A single wild reward moves neither; when
+    predictions long trusted fail, the rounds before are forgotten.
+
+    It works in units of the rewards' own spread: multiplying all rewards by a number, or adding one, changes
+    no choice. `index` is in those units, `prediction` and `uncertainty` in the rewards'.
+
+    Parameters
+    ----------
+    arms
+        The number of arms, k.
+    window
+        The rounds that a fit looks back on.
+    dimensions
+        The most dimensions that the hidden state may have.
+
     >>> LearnedKalman(arms=2)
     LearnedKalman(arms=2, window=8192, dimensions=8)
+
+    Glitches: a single reward of 10⁶ counts as one of a few standard deviations. docs/learner.md has the whole
+    story. The idea of EM and a Kalman filter for bandits: EMKF-Bandit (Zeng et al., arXiv 2409.11521); of
+    acting on a filter with a bonus: Kalman-UCB and IDEA (Gornet, Mo and Sinopoli, arXiv 2504.03926,
+    2510.01364).
     """
 
     arms: int
@@ -72,26 +117,25 @@ class LearnedKalman(Policy):
         E = D + 1
         return [
             ("t", "i8"),
-            ("held", "i8"),
-            ("arm", "i8", (W,)),
-            ("reward", "f8", (W,)),
+            ("held", "i8"),  # rounds in the ring that count
+            ("arm", "i8", (W,)),  # −1 where no reward came
+            ("reward", "f8", (W,)),  # less the first reward, `origin`
             ("origin", "f8"),
             ("unit", "f8"),
             ("next", "i8"),
             ("fitted", "i8"),
-            ("distinct", "i8"),
+            ("distinct", "i8"),  # arms tried
             ("greedy", "i8"),  # the arm with the best prediction
             ("again", "i8"),  # pulls in a row that the arm tried last has still to get
             ("tried", "i8"),
-            ("surprise", "f8"),
+            ("surprise", "f8"),  # running mean of the squared innovations over their variance
             ("trusted", "i8"),
-            ("odds", "f8"),
+            ("odds", "f8"),  # logarithm of those of the linear model against the levels
             ("z", "f8", (D,)),
             ("P", "f8", (D, D)),
-            ("scores", "f8", (k, 3)),
-            ("threshold", "f8"),
+            ("scores", "f8", (k, 3)),  # prediction, variance and index, ready for the next choice
             ("lines", "i8", (LINES,)),
-            ("drawn", "i8", (2,)),
+            ("drawn", "i8", (2,)),  # random numbers used by fits, and fits
             ("d", "i8", (MODELS,)),
             ("value", "f8", (MODELS,)),
             ("state", "f8", (MODELS, 2)),
@@ -108,13 +152,37 @@ class LearnedKalman(Policy):
             ("work_line", "f8", (3, LINES)),
         ]
 
+    def ranges(self) -> dict[str, Range]:
+        """The ring, the arms that are named, the dimensions, and the filter that speaks."""
+        k, W, D = self.arms, self.window, self.dimensions
+        arm: Range = (0, k - 1)
+        counts = dict.fromkeys(
+            ("t", "fitted", "again", "trusted", "next", "drawn", "heard", "last"), AT_LEAST_0
+        )
+        return {
+            **counts,
+            "held": (0, W),
+            "arm": (-1, k - 1),
+            "distinct": (0, k),
+            "greedy": arm,
+            "tried": arm,
+            "lines": (-1, k - 1),
+            "d": (0, D),
+            "speaker": (0, BANK - 1),
+            "strike": (-1, 1),
+        }
+
+    def advice(self) -> str:
+        """What to change when the memory would be too large."""
+        return "choose a smaller window, fewer dimensions or fewer arms"
+
     def start(self, memory: Any) -> None:
         """Nothing seen; the first fit is due after a few rounds."""
         memory["next"] = max(FIRST, 2 * min(self.arms, OPENING))
         memory["surprise"] = 1.0
 
     def attend(self, memory: Memory) -> None:
-        """Fit."""
+        """Fit: choose the unit, search for the best model of the rounds held, take over its filter."""
         m = memory[0]
         t, n = int(m["t"]), int(m["held"])
         memory["next"] = t + 1 + t // 8
@@ -122,7 +190,8 @@ class LearnedKalman(Policy):
         if not self._choose_unit(memory, places):
             return
         arms = m["arm"][places]
-        y = np.rint(m["reward"][places] / m["unit"] / GRID) * GRID
+        y = np.clip(m["reward"][places] / m["unit"], -FARTHEST, FARTHEST)
+        y = np.rint(y / GRID) * GRID
         middle = float(np.median(y[arms >= 0]))
         cells = Cells(arms, np.clip(y, middle - CLIP, middle + CLIP), np.ones(n, np.int64), float(m["reach"]))
         w = _room(n, self.arms, self.dimensions)
@@ -142,6 +211,30 @@ class LearnedKalman(Policy):
             memory["surprise"] = min(1.0, float(m["surprise"]))
         memory["next"] = t + max(1, min(int(t * GROWTH), max(OFTEN, t // SHARE), SELDOM))
 
+    def grow(self, memory: Memory, larger: Self) -> Memory:
+        """What `memory` knows, in a memory of more arms.
+
+        A new arm is one of which only the prior is known.
+        """
+        grown = larger.memory()
+        k = self.arms
+        for name in memory.dtype.names or ():
+            old, new = memory[name][0], grown[name][0]
+            if np.shape(old) == np.shape(new):
+                grown[name] = memory[name]
+            else:
+                new[tuple(slice(size) for size in np.shape(old))] = old
+        for i in range(MODELS):
+            d = int(grown["d"][0, i])
+            typical = memory["prior"][0, i].mean(axis=0)
+            grown["prior"][0, i, k:] = typical
+            grown["mu"][0, i, k:] = typical[1]
+            grown["s2"][0, i, k:] = np.exp(np.log(np.maximum(memory["s2"][0, i], LEAST_NOISE)).mean())
+            grown["U"][0, i, k:, range(d), range(d)] = typical[0]
+            grown["U"][0, i, k:, d, d] = typical[2]
+        prepare_once(grown)
+        return grown
+
     def _choose_unit(self, memory: Memory, places: Any) -> bool:
         """Follow the rewards' spread by powers of two; False if there is none yet."""
         m = memory[0]
@@ -156,7 +249,10 @@ class LearnedKalman(Policy):
         return True
 
     def _change_unit(self, memory: Memory, factor: float, places: Any) -> None:
-        """Express every model in a unit `factor` times as large; the bank of levels begins anew on what is held."""
+        """Express every model in a unit `factor` times as large.
+
+        The bank of levels begins anew on what is held.
+        """
         memory["unit"] *= factor
         for name in ("C", "mu"):
             memory[name] /= factor
@@ -170,19 +266,25 @@ class LearnedKalman(Policy):
         replay_levels(memory, places)
 
 
-def _room(cells: int, arms: int, D: int) -> Any:
+def _room(cells: int, arms: int, D: int) -> Workspace:
     """The workspace of this thread, as large as it was ever needed."""
-    key, kept = (arms, D), getattr(_local, "room", None)
-    if kept is None or kept[0] != key or kept[1] < cells:
-        kept = (key, max(cells, 256), workspace(max(2 * cells, 256), arms, D))
-        _local.room = (kept[0], max(2 * cells, 256), kept[2])
-        return kept[2]
-    return kept[2]
+    room: Workspace | None = getattr(_local, "room", None)
+    if room is None or len(room.v) < cells or room.b.shape != (arms, D + 1):
+        room = _local.room = workspace(max(2 * cells, 256), arms, D)
+    return room
 
 
 @jit
 def on_grid(m: Any, reward: Any) -> Any:
-    return math.floor((reward - m.origin) / m.unit / GRID + 0.5) * GRID
+    """A reward in today's unit, on the grid."""
+    return units(m, reward - m.origin)
+
+
+@jit
+def units(m: Any, y: Any) -> Any:
+    """A difference of rewards in today's unit, on the grid. The unit will follow what is out of range."""
+    y = max(-FARTHEST, min(FARTHEST, y / m.unit))
+    return math.floor(y / GRID + 0.5) * GRID
 
 
 @entry
@@ -191,8 +293,7 @@ def replay_levels(memories: Any, places: Any) -> None:
     m = memories[0]
     for i in range(places.shape[0]):
         if m.arm[places[i]] >= 0:
-            y = math.floor(m.reward[places[i]] / m.unit / GRID + 0.5) * GRID
-            observe_level(m, m.arm[places[i]], y, m.t - places.shape[0] + i)
+            observe_level(m, m.arm[places[i]], units(m, m.reward[places[i]]), m.t - places.shape[0] + i)
 
 
 @entry
@@ -239,7 +340,10 @@ def prepare(m: Any) -> None:
 
 @routine
 def _shortlist(m: Any, weight: Any) -> None:
-    """Add to the best indices what the next round is worth after what this one teaches (knowledge gradient)."""
+    """Add to the best indices what the next round is worth after what this one teaches (knowledge.
+
+    Gradient).
+    """
     d, k = m.d[CURRENT], m.pulls.shape[0]
     n = min(LINES, k)
     # The arms with the best index, by insertion.
@@ -414,7 +518,7 @@ def _record(m: Any, arm: Any, y: Any) -> None:
 @routine
 def _doubt(m: Any, surprise: Any) -> None:
     """Watch the predictions: ask for a fit when they fail, forget the past when they were long trusted."""
-    m.surprise += (min(surprise, 9.0) - m.surprise) / MEMORY
+    m.surprise += (min(surprise, CAPPED) - m.surprise) / MEMORY
     m.trusted = m.trusted + 1 if m.surprise < 0.75 * DOUBT or m.trusted > TRUSTED else 0
     if m.surprise > DOUBT and m.t > m.fitted + max(3, min(m.held, 1000) // 20):
         m.next = m.t

@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Self
 
 from kalmanbandits.compilation import jit
 from kalmanbandits.errors import positive, whole
-from kalmanbandits.learning.ridge import spread
+from kalmanbandits.policies.arm_levels import plain_score
 from kalmanbandits.policies.random import chance
-from kalmanbandits.policies.spec import Memory, Policy
-from kalmanbandits.policies.ubss import UBSS, with_new_codes
+from kalmanbandits.policies.spec import Memory, Policy, Range, check_arms
+from kalmanbandits.policies.ubss import UBSS, predict, with_new_codes
 from kalmanbandits.policies.verbs import KERNELS, register_kernel
 from kalmanbandits.streams import POLICY, normal
 
@@ -22,10 +22,20 @@ class LinearThompson(Policy):
 
         index_a = G̃'Ξ ~ N(Ĝ'Ξ, (vσ̂)² Ξ'V⁻¹Ξ)       as if G̃ ~ N(Ĝ, (vσ̂)²V⁻¹), for each arm and code
 
-    Ĝ, V and σ̂, the running root-mean-square one-step error, are those of `UBSS` with `bonus="scaled"`:
-    so is the order in which models are first tried, and so are the limits on `window`. The theory asks for
-    v of about √(9 s log t); the defaults did best in `benchmarks/tune_comparators.py`. After a missing
-    reward `window` random rounds fill the gap.
+    Ĝ, V and σ̂, the running root-mean-square one-step error, are those of `UBSS` with `bonus="scaled"`: so
+    are the level and unit they work in, the models that are tried first, the arms' levels that decide where
+    the last rewards predict nothing (drawn with v = 1), and what a glitch does. The theory asks for v of
+    about √(9 s log t); the defaults did best in `benchmarks/tune_comparators.py`. After a missing reward
+    `window` random rounds fill the gap.
+
+    Parameters
+    ----------
+    arms : int
+        k, the number of arms.
+    window : int
+        s, the number of last rewards to predict from.
+    v : float
+        The deviation of the draws, as a multiple of the posterior's.
 
     >>> LinearThompson(arms=2)
     LinearThompson(arms=2, window=2, v=0.3)
@@ -40,24 +50,35 @@ class LinearThompson(Policy):
 
     def __post_init__(self) -> None:
         window = whole("window", self.window, 1, "the number of last rewards to predict from")
-        self._set(arms=UBSS(arms=self.arms, window=window).arms, window=window, v=positive("v", self.v))
+        self._set(arms=check_arms(self.arms), window=window, v=positive("v", self.v))
 
     @property
     def scale_free(self) -> bool:
         """As `UBSS` with its scaled bonus."""
         return True
 
+    level_free = scale_free
+
     def _models(self) -> UBSS:
-        return UBSS(arms=self.arms, window=self.window)
+        made: UBSS = UBSS(arms=self.arms, window=self.window)
+        return made
+
+    def advice(self) -> str:
+        """As `UBSS`."""
+        return UBSS.advice(self)  # type: ignore[arg-type]
 
     def fields(self) -> list[tuple[Any, ...]]:
         """Those of `UBSS`, and v."""
-        return [*self._models().fields(), ("v", "f8")]
+        return [*self._models().fields(), ("deviations", "f8")]
+
+    def ranges(self) -> dict[str, Range]:
+        """Those of `UBSS`."""
+        return self._models().ranges()
 
     def start(self, memory: Any) -> None:
         """No model has seen anything."""
         self._models().start(memory)
-        memory["v"] = self.v
+        memory["deviations"] = self.v
 
     def grow(self, memory: Memory, larger: Self) -> Memory:
         """As `UBSS`."""
@@ -66,16 +87,16 @@ class LinearThompson(Policy):
 
 @jit
 def _score(memory: Any, arm: Any, key: Any, round: Any) -> Any:
-    if memory.seen < memory.Xi.shape[0] or memory.lambda_ == 0:
+    if memory.seen < memory.Xi.shape[0]:
         return math.nan, math.nan, chance(memory, arm, key, round)
-    c = memory.code
-    if memory.N[c, arm] == 0:
+    untried = memory.v[arm] == 0 if memory.plain else memory.N[memory.code, arm] == 0
+    if untried:
         return math.nan, math.inf, math.inf
-    G, Xi = memory.G[c, arm], memory.Xi
-    prediction = G[0] * Xi[0]
-    for i in range(1, Xi.shape[0]):
-        prediction += G[i] * Xi[i]
-    deviation = memory.v * memory.sigma * math.sqrt(max(spread(memory.inverse[c, arm], Xi), 0.0))
+    if memory.plain:
+        prediction, deviation = plain_score(memory, arm, 1.0)
+    else:
+        prediction, deviation = predict(memory, arm)
+        deviation *= memory.deviations
     draw = normal(key, POLICY, round * memory.pulls.shape[0] + arm)
     return prediction, deviation, prediction + deviation * draw
 

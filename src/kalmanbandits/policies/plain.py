@@ -16,7 +16,7 @@ import numpy as np
 from kalmanbandits.compilation import jit
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.policies.random import chance
-from kalmanbandits.policies.spec import Memory, Policy
+from kalmanbandits.policies.spec import Memory, Policy, Range
 from kalmanbandits.policies.verbs import register_kernel
 
 NOTHING, REWARD, NO_REWARD = 0, 1, 2  # what happened since the policy last planned
@@ -43,9 +43,10 @@ class PlainPolicy(Policy):
     ...         memory["mean"][arm] += (reward - memory["mean"][arm]) / memory["pulls"][arm]
     >>> from kalmanbandits.agent import Agent
     >>> agent = Agent(Greedy(arms=2))
-    >>> agent.update(agent.select(), 1.0)
-    >>> agent.select()
-    1
+    >>> first = agent.select()
+    >>> agent.update(first, 1.0)
+    >>> agent.select() == 1 - first
+    True
     """
 
     attends_every_round: ClassVar[bool] = True
@@ -68,7 +69,7 @@ class PlainPolicy(Policy):
     def skip(self, memory: Any, arm: int) -> None:
         """Let a round pass whose reward never came; by default nothing is learned from it."""
 
-    def dtype(self) -> np.dtype[np.void]:
+    def layout(self) -> list[tuple[Any, ...]]:
         """The policy's own fields, and those by which it is handed over."""
         ours = [
             ("plan", "f8", (self.arms,)),
@@ -77,13 +78,17 @@ class PlainPolicy(Policy):
             ("arm", "i8"),
             ("reward", "f8"),
         ]
-        own = [(self.kernel, "i8"), ("pulls", "i8", (self.arms,)), *self.fields()]
+        own = super().layout()
         taken = {name for name, *_ in own} & {name for name, *_ in ours}
         if taken:
             raise InvalidArgument(
                 f"fields must have other names than {sorted(taken)!r}, which the library uses"
             )
-        return np.dtype([*own, *ours], align=True)
+        return [*own, *ours]
+
+    def ranges(self) -> dict[str, Range]:
+        """The arm that was played and what happened; a policy's own indices it must check itself."""
+        return {"drawn": (0, 1), "happened": (NOTHING, NO_REWARD), "arm": (0, self.arms - 1)}
 
     def memory(self) -> Memory:
         """A fresh memory, its first round planned."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from kalmanbandits.compilation import jit
-from kalmanbandits.policies.spec import Policy, check_arms
+from kalmanbandits.policies.spec import PROMISES, Policy, check_arms
 from kalmanbandits.policies.verbs import register_kernel
 from kalmanbandits.streams import POLICY, uniform
 
@@ -16,7 +17,8 @@ from kalmanbandits.streams import POLICY, uniform
 class Random(Policy):
     """A learner that selects a random arm each round (paper, Section 5).
 
-    On two arms of a stationary system with zero mean it loses √(Var(X₁ − X₂)/(2π)) a round.
+    On two arms of a stationary system with zero mean it loses √(Var(X₁ − X₂)/(2π)) per round. A glitch, one
+    reward of 1e6, changes nothing.
 
     >>> Random(arms=2)
     Random(arms=2)
@@ -29,6 +31,13 @@ class Random(Policy):
     def scale_free(self) -> bool:
         """It does not look at rewards."""
         return True
+
+    level_free = scale_free
+
+    @property
+    def unpromised(self) -> Mapping[str, str]:
+        """All that asks for learning."""
+        return dict.fromkeys(PROMISES, "it does not learn")
 
     def __post_init__(self) -> None:
         self._set(arms=check_arms(self.arms))

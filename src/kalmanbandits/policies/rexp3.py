@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from kalmanbandits.compilation import jit
 from kalmanbandits.errors import InvalidArgument, positive, whole
-from kalmanbandits.policies.spec import Memory, Policy, check_arms
+from kalmanbandits.policies.spec import PROMISES, Memory, Policy, Range, check_arms
 from kalmanbandits.policies.verbs import register_kernel
 from kalmanbandits.streams import POLICY, uniform
 
@@ -23,6 +24,9 @@ class Rexp3(Policy):
     no unit. The authors' constants, which need the number of rounds, are those of `for_variation`; the
     defaults did best in `benchmarks/tune_comparators.py`. Rounds whose reward never came do not count. With
     some arms unavailable the draw is from p over the others, the weights as above.
+
+    A glitch, one reward of 1e6, stretches the range for good: all other rewards are then alike, and play is
+    near uniform for ever.
 
     >>> Rexp3(arms=2)
     Rexp3(arms=2, batch=1000, gamma=0.2)
@@ -65,6 +69,14 @@ class Rexp3(Policy):
         """The rewards' own range is its unit."""
         return True
 
+    level_free = scale_free
+
+    @property
+    def unpromised(self) -> Mapping[str, str]:
+        """It is made for adversaries."""
+        why = "it keeps playing every arm, and its unit is the range of all rewards so far"
+        return dict.fromkeys(PROMISES, why)
+
     def fields(self) -> list[tuple[Any, ...]]:
         """Logarithms of the weights and of their sum; the range of rewards; the round of the batch."""
         numbers = ("log_sum", "low", "high", "gamma")
@@ -75,6 +87,10 @@ class Rexp3(Policy):
             ("batch", "i8"),
             ("played", "i8"),
         ]
+
+    def ranges(self) -> dict[str, Range]:
+        """The rounds of the batch."""
+        return {"batch": (self.batch, self.batch), "played": (0, self.batch - 1)}
 
     def start(self, memory: Any) -> None:
         """Equal weights."""

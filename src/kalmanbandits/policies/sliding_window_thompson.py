@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,7 +11,7 @@ from kalmanbandits.compilation import jit
 from kalmanbandits.errors import whole
 from kalmanbandits.policies import deviation
 from kalmanbandits.policies.sliding_window_ucb import SlidingWindowUCB
-from kalmanbandits.policies.spec import Policy, check_arms
+from kalmanbandits.policies.spec import Policy, Range, check_arms
 from kalmanbandits.policies.verbs import KERNELS, register_kernel
 from kalmanbandits.streams import POLICY, normal
 
@@ -24,6 +25,8 @@ class SlidingWindowThompson(Policy):
     An arm not pulled within the window is tried next: its prior is flat. `scale` as in `UCB`. The window is
     one of rewards that came. For n rounds with Υ changes the authors advise a window of about √(n/Υ); the
     default here did best in `benchmarks/tune_comparators.py`.
+
+    A glitch, one reward of 1e6, does what it does to `SlidingWindowUCB`.
 
     >>> SlidingWindowThompson(arms=2)
     SlidingWindowThompson(arms=2, window=50, scale=None)
@@ -49,9 +52,18 @@ class SlidingWindowThompson(Policy):
     def _ring(self) -> SlidingWindowUCB:
         return SlidingWindowUCB(arms=self.arms, window=self.window, scale=self.scale)
 
+    @property
+    def unpromised(self) -> Mapping[str, str]:
+        """A glitch stays in the scale; a short window remembers little."""
+        return deviation.unpromised(self.window, self.arms)
+
     def fields(self) -> list[tuple[Any, ...]]:
         """Those of `SlidingWindowUCB`."""
         return self._ring().fields()
+
+    def ranges(self) -> dict[str, Range]:
+        """Those of `SlidingWindowUCB`."""
+        return self._ring().ranges()
 
     def start(self, memory: Any) -> None:
         """An empty ring."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ from kalmanbandits.compilation import jit
 from kalmanbandits.errors import whole
 from kalmanbandits.policies import deviation
 from kalmanbandits.policies.deviation import note_reward
-from kalmanbandits.policies.spec import Policy, check_arms
+from kalmanbandits.policies.spec import Policy, Range, check_arms
 from kalmanbandits.policies.verbs import register_kernel
 
 
@@ -22,6 +23,9 @@ class SlidingWindowUCB(Policy):
 
     An arm not pulled within the window is tried next. `scale` as in `UCB`. A round costs O(1), whatever the
     window. For n rounds known in advance the authors advise a window of about 4√(n log n).
+
+    A glitch, one reward of 1e6, holds the arm for a window, and makes `scale` huge for as long as it is not
+    diluted: play is near uniform.
 
     >>> SlidingWindowUCB(arms=2, window=1000)
     SlidingWindowUCB(arms=2, window=1000, scale=None)
@@ -42,6 +46,11 @@ class SlidingWindowUCB(Policy):
         """Without a given `scale`, it takes the rewards' own."""
         return self.scale is None
 
+    @property
+    def unpromised(self) -> Mapping[str, str]:
+        """A glitch stays in the scale; a short window remembers little."""
+        return deviation.unpromised(self.window, self.arms)
+
     def fields(self) -> list[tuple[Any, ...]]:
         """A ring of the last rounds, and sums and counts over it."""
         # A power of two, so that windows of similar size share one compilation and one division-free index.
@@ -58,6 +67,10 @@ class SlidingWindowUCB(Policy):
             ("root", "f8"),
             *deviation.FIELDS,
         ]
+
+    def ranges(self) -> dict[str, Range]:
+        """The arms in the ring, its length, and the rounds that went into it."""
+        return {"arm": (0, self.arms - 1), "window": (self.window, self.window), "t": (0, math.inf)}
 
     def start(self, memory: Any) -> None:
         """An empty ring."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -10,20 +12,30 @@ import numpy as np
 
 from kalmanbandits.compilation import jit
 from kalmanbandits.errors import InvalidArgument, one_of, positive, probability, whole
+from kalmanbandits.filtering.kalman import correct, dot, quadratic
 from kalmanbandits.learning.codes import decode, encode, shift
-from kalmanbandits.learning.ridge import begin, observe, spread
-from kalmanbandits.policies import ubss_auto
+from kalmanbandits.learning.level import centre_fields, start_centre, step_of_level
+from kalmanbandits.learning.ridge import staleness
+from kalmanbandits.policies.adaptive_ubss import AUTO, AdaptiveUBSS
+from kalmanbandits.policies.arm_levels import (
+    compare,
+    level_fields,
+    note_level,
+    plain_error,
+    plain_score,
+    start_levels,
+)
 from kalmanbandits.policies.random import chance
-from kalmanbandits.policies.spec import Memory, Policy, check_arms, check_system
-from kalmanbandits.policies.ubss_auto import LARGEST
+from kalmanbandits.policies.spec import LARGEST, PROMISES, Memory, Policy, Range, check_arms, check_system
+from kalmanbandits.policies.standard_units import NO_REWARD, gather, start_unit, unit_fields, unit_ranges
+from kalmanbandits.policies.ubss_given import BONUSES, learn_given
 from kalmanbandits.policies.verbs import register_kernel
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
-BONUSES = ("none", "scaled", "printed", "gaussian")
-NONE, SCALED, PRINTED, GAUSSIAN = range(4)
-FORGET = 0.999  # of the running prediction error, a round
-MODELS = ("V", "inverse", "b", "G", "N", "growth", "width")  # fields with a row for each code and arm
-SHARE = 0.01  # λ as a share of the mean square of the first rewards
+LAMBDA = 0.01  # of the default, in standard units
+OPENING = 8  # rounds of the default
+MODELS = ("U", "D", "G", "N", "width", "last")  # fields with a row for each code and arm
+BY_ARM = ("pulls", "mean", "v", "played", "refused")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,31 +45,50 @@ class UBSS(Policy):
         index_a = Ĝ_{a|𝐜}'Ξ + width_{a|𝐜} √(Ξ'V_{a|𝐜}⁻¹Ξ)        Ξ the last s rewards, 𝐜 the last s actions
 
     with one ridge regression for each of the k^{s+1} pairs of an arm and a code. A model that has never
-    been updated is tried first; the first s rounds are random. The widths, by `bonus`:
+    been updated is tried first; the first rounds are random. The widths, by `bonus`:
 
-    * `"scaled"`: σ̂ √(2 log(1/δ_e) + log det V/λ^s), σ̂ the running root-mean-square one-step error and
-      λ one hundredth of the mean square of the first rewards. No constant and no unit: multiplying all
-      rewards by a number changes no choice. (Adding a number does: the model has no intercept.)
+    * `"scaled"`, the default: σ̂ √(2 log(1/δ_e)), σ̂ the running root-mean-square one-step error. It works in
+      standard units (`standard_units`) around a level of its own (`learning.level`), so multiplying all
+      rewards by a number or adding one changes no choice. Where the last rewards predict nothing, as with
+      rewards of 0 and 1, it acts on the arms' own levels (`arm_levels`). Not having played an arm after a
+      code for n visits of that code multiplies the variance there by 1 + (n/200)²: no arm is left alone for
+      ever.
     * `"printed"`: e + b, equations (e_probabilistic_bound) and (b_probabilistic_bound):
       B_R √(2 log(1/δ_e) + log det V/λ^s) + √N (B_c B_R/δ_b) √tr(I − λV⁻¹) + λ √tr(V⁻¹) B_G.
     * `"gaussian"`: the same e, with b from the Gaussian law of β (erratum 15):
       √N B_c B_R √(2 log(2N/δ_b)) min(1, √tr(I − λV⁻¹)) + min(√λ, λ√tr(V⁻¹)) B_G.
-    * `"none"`: 0.
+    * `"none"`: 0. Without `lambda_` otherwise as `"scaled"`, with it as the two above.
+
+    With constants given it is the paper's algorithm to the letter: no level, no unit, nothing fades, and of
+    arms that tie the first is played. V is carried as the factors of its inverse, V⁻¹ = U·diag(D)·U'
+    (`filtering.kalman`), which cannot drift or lose its sign.
+
+    A glitch, one reward of 1e6 among ordinary ones, counts as missing by default: `window` random rounds.
+    With constants given it ruins the models it enters.
 
     The regression's target depends on the policy that chose the arms (erratum 10): a limit of the method.
 
+    Parameters
+    ----------
+    arms : int
+        k, the number of arms.
+    window : int or "auto"
+        s, the number of last rewards to predict from. `UBSS(window="auto")` is an `AdaptiveUBSS`.
+    bonus : str
+        `"scaled"`, `"printed"`, `"gaussian"` or `"none"`, as above.
+    delta_e, delta_b : float
+        Probabilities that the bounds e and b fail; `"scaled"` uses `delta_e` alone.
+    lambda_ : float, optional
+        λ of the ridge regressions; 1 where constants are given. `"scaled"` has .01 in standard units.
+    B_c, B_R, B_G : float
+        The paper's bounds on actions, rewards and coefficients.
+
     >>> UBSS(arms=2, window=2).models
     8
-
-    The constants carry the paper's letters; `"scaled"` uses `delta_e` alone, `"none"` `lambda_` alone.
-
-    `window="auto"` learns windows 1 to 4 together, each model shrunk towards that of the next shorter window,
-    and acts by the window whose one-step predictions have been best; with many arms, by fewer windows. Its
-    width is z_{1−δ_e} standard deviations of the prediction, and it needs no other constant: `ubss_auto`.
     """
 
     arms: int
-    window: int | str = 2
+    window: int = 2
     bonus: str = "scaled"
     delta_e: float = 0.1
     delta_b: float = 0.1
@@ -65,6 +96,12 @@ class UBSS(Policy):
     B_c: float = 1.0
     B_R: float = 1.0
     B_G: float = 1.0
+
+    def __new__(cls, **parameters: Any) -> Any:
+        """`window="auto"` makes an `AdaptiveUBSS`, which has no use for the constants of the paper."""
+        if isinstance(parameters.get("window"), str) and parameters["window"] == AUTO:
+            return _adaptive(**parameters)
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         bonus = one_of("bonus", self.bonus, BONUSES)
@@ -76,12 +113,9 @@ class UBSS(Policy):
                 f"lambda_ must be left out when bonus is 'scaled', got {lambda_} "
                 "(it is then a share of the rewards' mean square)"
             )
-        window = self.window
-        if window != ubss_auto.AUTO:
-            window = whole("window", window, 1, 'the number of last rewards to predict from, or "auto"')
         self._set(
             arms=check_arms(self.arms),
-            window=window,
+            window=whole("window", self.window, 1, 'the number of last rewards to predict from, or "auto"'),
             delta_e=probability("delta_e", self.delta_e),
             delta_b=probability("delta_b", self.delta_b),
             lambda_=None if lambda_ is None else positive("lambda_", lambda_),
@@ -89,16 +123,6 @@ class UBSS(Policy):
             B_R=positive("B_R", self.B_R),
             B_G=positive("B_G", self.B_G),
         )
-        if isinstance(window, str):
-            ubss_auto.check(self.arms, bonus, self.lambda_, self.delta_e)
-            self._set(kernel=ubss_auto.KERNEL)
-        elif memory_size(self.arms, window) > LARGEST:
-            fits = max((s for s in range(1, window) if memory_size(self.arms, s) <= LARGEST), default=0)
-            way_out = f"the largest that fits is {fits}" if fits else "no window fits so many arms"
-            raise InvalidArgument(
-                f"window must be smaller for {self.arms} arms, got {window}: {self.models:,} models "
-                f"would need {memory_size(self.arms, window) / 2**30:,.1f} GiB ({way_out})"
-            )
 
     @classmethod
     def as_printed(
@@ -111,7 +135,7 @@ class UBSS(Policy):
         23.4
         """
         system = check_system(system)
-        return cls(
+        made: Self = cls(
             arms=system.arms,
             window=window,
             bonus="printed",
@@ -122,12 +146,11 @@ class UBSS(Policy):
             B_R=math.sqrt(float(np.trace(system.stationary_covariance))),
             B_G=B_G,
         )
+        return made
 
     @property
     def models(self) -> int:
-        """k^{s+1}: one model for each arm and code. For `"auto"` those of all windows."""
-        if isinstance(self.window, str):
-            return ubss_auto.models(self.arms, ubss_auto.windows(self.arms))
+        """k^{s+1}: one model for each arm and code."""
         return int(self.arms ** (self.window + 1))
 
     @property
@@ -135,53 +158,99 @@ class UBSS(Policy):
         """With `bonus="scaled"`, and with no bonus and no given λ."""
         return self.lambda_ is None
 
+    level_free = scale_free
+
+    @property
+    def unpromised(self) -> Mapping[str, str]:
+        """With constants given, what only the default holds."""
+        if self.scale_free:
+            return {"risen arm": "without a bonus nothing is looked at again"} if self.bonus == "none" else {}
+        return dict.fromkeys(
+            PROMISES, "the paper's algorithm to the letter: no unit, no level, and nothing fades"
+        )
+
+    def advice(self) -> str:
+        """The largest window that fits."""
+        s, k = 0, self.arms
+        while 8 * k ** (s + 2) * ((s + 1) * (s + 3) + 3) < LARGEST:  # the models of window s + 1
+            s += 1
+        return f"the largest window that fits {self.arms} arms is {s}" if s else "no window fits so many arms"
+
     def fields(self) -> list[tuple[Any, ...]]:
-        """One ridge per code and arm; the last rewards and actions; the constants."""
-        s = self.window
-        if isinstance(s, str):
-            return ubss_auto.fields(self.arms)
-        pairs = (self.arms**s, self.arms)
+        """One ridge per code and arm; the last rewards and actions; the constants; level and unit."""
+        k, s = self.arms, self.window
+        pairs = (k**s, k)
+        numbers = ("lambda_", "log_e", "delta_b", "B_c", "B_R", "B_G")
         return [
-            ("V", "f8", (*pairs, s, s)),
-            ("inverse", "f8", (*pairs, s, s)),
-            ("b", "f8", (*pairs, s)),
+            ("U", "f8", (*pairs, s, s)),
+            ("D", "f8", (*pairs, s)),
             ("G", "f8", (*pairs, s)),
             ("N", "i8", pairs),
-            ("growth", "f8", pairs),  # log det V/λ^s
-            ("width", "f8", pairs),  # e + b, in units of `sigma`
-            ("Xi", "f8", (s,)),
+            ("width", "f8", pairs),  # in units of `sigma`
+            ("last", "i8", pairs),  # the visit of the code at which the arm was last played
+            ("visits", "i8", pairs[:1]),
+            ("Xi", "f8", (s,)),  # oldest first, in standard units
             ("gain", "f8", (s,)),
             ("code", "i8"),
             ("seen", "i8"),  # rewards in Xi, at most s
             ("bonus", "i8"),
-            ("sigma", "f8"),
-            ("squares", "f8"),
-            ("weight", "f8"),
-            ("lambda_", "f8"),
-            ("log_e", "f8"),  # 2 log(1/δ_e)
-            ("delta_b", "f8"),
-            ("B_c", "f8"),
-            ("B_R", "f8"),
-            ("B_G", "f8"),
+            *((name, "f8") for name in numbers),
+            *unit_fields(k, OPENING if self.scale_free else 1),
+            *centre_fields(),
+            *level_fields(k),
         ]
 
+    def ranges(self) -> dict[str, Range]:
+        """The code, the rewards in Ξ, the bonus, and what the opening uses as an index."""
+        k, s = self.arms, self.window
+        opening = unit_ranges(k, OPENING if self.scale_free else 1)
+        bonus = BONUSES.index(self.bonus)
+        return {"code": (0, k**s - 1), "seen": (0, s), "bonus": (bonus, bonus), **opening}
+
     def start(self, memory: Any) -> None:
-        """No model has seen anything; λ = 0 stands for one still to be taken from the rewards."""
-        if self.window == ubss_auto.AUTO:
-            ubss_auto.start(memory, self.bonus, self.delta_e)
-            return
+        """No model has seen anything: V = λI."""
         memory["bonus"] = BONUSES.index(self.bonus)
-        memory["sigma"] = 0.0 if self.bonus == "scaled" else 1.0
-        memory["lambda_"] = self.lambda_ or 0.0
+        memory["lambda_"] = self.lambda_ or LAMBDA
+        memory["D"] = 1 / memory["lambda_"]
         memory["log_e"] = 2 * math.log(1 / self.delta_e)
+        memory["width"] = 0.0 if self.bonus == "none" else math.sqrt(memory["log_e"])
         for name in ("delta_b", "B_c", "B_R", "B_G"):
             memory[name] = getattr(self, name)
+        start_unit(memory, None if self.scale_free else 1.0)
+        memory["opened"] = not self.scale_free
+        start_centre(memory)
+        start_levels(memory)
 
     def grow(self, memory: Memory, larger: Self) -> Memory:
         """Codes are written anew for more arms; the models that came with them are untried."""
-        if isinstance(self.window, str):
-            return ubss_auto.grow(memory, larger.memory())
         return with_new_codes(memory, larger.memory(), self.window)
+
+
+# What may be written is what `__init__` takes and the word "auto", not the `**parameters` of `__new__`.
+UBSS.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [
+        parameter.replace(annotation="int | str") if name == "window" else parameter
+        for name, parameter in inspect.signature(UBSS.__init__).parameters.items()
+        if name != "self"
+    ]
+)
+
+
+def _adaptive(
+    arms: Any = None, window: Any = None, bonus: Any = "scaled", delta_e: Any = 0.1, **others: Any
+) -> AdaptiveUBSS:
+    """`AdaptiveUBSS` from the parameters of `UBSS`."""
+    for name, value in others.items():
+        if value is not None and value != UBSS.__dataclass_fields__[name].default:
+            raise InvalidArgument(
+                f'window must be a number with {name} = {value}, got "auto" (AdaptiveUBSS has no use for it)'
+            )
+    if bonus not in ("scaled", "none"):
+        raise InvalidArgument(
+            f'window must be a number with bonus={bonus!r}, got "auto" '
+            "(which has a width of its own: bonus='scaled' or 'none')"
+        )
+    return AdaptiveUBSS(arms=arms, delta_e=delta_e if bonus == "scaled" else 0.5)
 
 
 def with_new_codes(memory: Memory, grown: Memory, window: int) -> Memory:
@@ -190,103 +259,106 @@ def with_new_codes(memory: Memory, grown: Memory, window: int) -> Memory:
     k, n = old["pulls"].size, new["pulls"].size
     codes = [encode(decode(code, k, window), n) for code in range(k**window)]
     for name in memory.dtype.names or ():
-        if name == "pulls":
+        if name in BY_ARM:
             new[name][:k] = old[name]
         elif name in MODELS:
             new[name][codes, :k] = old[name]
+        elif name == "visits":
+            new[name][codes] = old[name]
         else:
             grown[name] = memory[name]
     grown["code"] = codes[old["code"]]
     return grown
 
 
-def memory_size(arms: int, window: int) -> int:
-    """The bytes of the models of UBSS: k^{s+1} times two s × s matrices, two vectors and three numbers."""
-    return int(8 * arms ** (window + 1) * (2 * window * window + 2 * window + 3))
+@jit
+def predict(memory: Any, arm: Any) -> Any:
+    """(prediction, √(Ξ'V⁻¹Ξ) times σ̂) of an arm by its model, in the rewards' unit."""
+    c, Xi = memory.code, memory.Xi
+    q = quadratic(memory.U[c, arm], memory.D[c, arm], Xi)
+    if memory.given == 0:
+        q *= staleness(memory.visits[c] - memory.last[c, arm])
+    prediction = memory.level + memory.unit * dot(memory.G[c, arm], Xi)
+    return prediction, memory.unit * memory.sigma * math.sqrt(q)
 
 
 @jit
 def _score(memory: Any, arm: Any, key: Any, round: Any) -> Any:
-    if memory.seen < memory.Xi.shape[0] or memory.lambda_ == 0:
+    if memory.seen < memory.Xi.shape[0]:
         return math.nan, math.nan, chance(memory, arm, key, round)
-    c = memory.code
-    if memory.N[c, arm] == 0:
+    if memory.plain:
+        if memory.v[arm] == 0:
+            return math.nan, math.inf, math.inf
+        prediction, uncertainty = plain_score(memory, arm, memory.width[0, 0])
+        return prediction, uncertainty, prediction + uncertainty
+    if memory.N[memory.code, arm] == 0:
         return math.nan, math.inf, math.inf
-    G, Xi = memory.G[c, arm], memory.Xi
-    prediction = G[0] * Xi[0]
-    for i in range(1, Xi.shape[0]):
-        prediction += G[i] * Xi[i]
-    q = max(spread(memory.inverse[c, arm], Xi), 0.0)
-    uncertainty = memory.sigma * memory.width[c, arm] * math.sqrt(q)
+    prediction, spread = predict(memory, arm)
+    uncertainty = memory.width[memory.code, arm] * spread
     return prediction, uncertainty, prediction + uncertainty
 
 
 @jit
 def _update(memory: Any, arm: Any, reward: Any) -> None:
-    s, k = memory.Xi.shape[0], memory.pulls.shape[0]
-    if memory.seen == s and memory.lambda_ > 0:
-        _learn(memory, memory.code, arm, reward)
+    for t in range(gather(memory, arm, reward)):
+        _take_in(memory, memory.early_arm[t], memory.early_x[t])
+
+
+@jit
+def _take_in(memory: Any, arm: Any, x: Any) -> None:
+    s = memory.Xi.shape[0]
+    if arm == NO_REWARD:
+        memory.seen = 0  # the window has a hole: gather s new rewards, keep the models
+        return
+    if memory.seen == s and memory.given > 0:
+        learn_given(memory, memory.code, arm, x)
+    elif memory.seen == s:
+        _learn(memory, memory.code, arm, x)
+    if memory.given == 0:
+        note_level(memory, arm, x)
     for i in range(s - 1):
         memory.Xi[i] = memory.Xi[i + 1]
-    memory.Xi[s - 1] = reward
-    memory.code = shift(memory.code, arm, k, memory.N.shape[0])
+    memory.Xi[s - 1] = x
+    memory.code = shift(memory.code, arm, memory.pulls.shape[0], memory.N.shape[0])
     if memory.seen < s:
         memory.seen += 1
-    if memory.seen == s and memory.lambda_ == 0:
-        _set_unit(memory)
 
 
 @jit
-def _learn(memory: Any, c: Any, arm: Any, reward: Any) -> None:
-    V, inverse, b, G = memory.V[c, arm], memory.inverse[c, arm], memory.b[c, arm], memory.G[c, arm]
-    s, Xi, lambda_ = memory.Xi.shape[0], memory.Xi, memory.lambda_
-    if memory.N[c, arm] == 0:
-        begin(V, inverse, b, G, lambda_)
-    elif memory.bonus == SCALED:
-        error = reward
-        for i in range(s):
-            error -= G[i] * Xi[i]
-        memory.squares = FORGET * memory.squares + error * error
-        memory.weight = FORGET * memory.weight + 1
-        memory.sigma = math.sqrt(memory.squares / memory.weight)
+def _learn(memory: Any, c: Any, arm: Any, x: Any) -> None:
+    """The default: recursive least squares, each row as good as the level is known; then the level."""
+    U, D, G, Xi = memory.U[c, arm], memory.D[c, arm], memory.G[c, arm], memory.Xi
+    s, k, n = Xi.shape[0], memory.pulls.shape[0], memory.centred
+    h = 1.0
+    for i in range(s):
+        h -= G[i]
+    average, g = x, 1.0  # what all arms pay, less the level, and how that depends on the level
+    for b in range(k):
+        if b != arm:
+            for i in range(s):
+                average += memory.G[c, b, i] * Xi[i]
+                g += memory.G[c, b, i]
+    old = staleness(memory.visits[c] - memory.last[c, arm])
+    for i in range(s):
+        D[i] *= old
+    doubt = 1 + h * h * memory.weight / (n * memory.squares)  # Var(level)/σ̂² = 1/(nσ̂²)
+    error, S = correct(G, U, D, Xi, doubt, x, memory.gain)
+    memory.visits[c] += 1
+    memory.last[c, arm] = memory.visits[c]
+    if memory.N[c, arm] > 0 and memory.v[arm] > 0:
+        compare(memory, error / math.sqrt(S), plain_error(memory, arm, x))
     memory.N[c, arm] += 1
-    N = memory.N[c, arm]
-    memory.growth[c, arm] += observe(V, inverse, b, G, Xi, reward, N, memory.gain)
-    e = math.sqrt(memory.log_e + memory.growth[c, arm])
-    if memory.bonus == SCALED:
-        memory.width[c, arm] = e
-    elif memory.bonus != NONE:
-        trace = inverse[0, 0]
-        for i in range(1, s):
-            trace += inverse[i, i]
-        known = math.sqrt(max(s - lambda_ * trace, 0.0))  # √tr(I − λV⁻¹)
-        shrinkage = lambda_ * math.sqrt(trace)
-        beta = math.sqrt(N) * memory.B_c * memory.B_R
-        if memory.bonus == PRINTED:
-            b_bound = beta / memory.delta_b * known + shrinkage * memory.B_G
-        else:
-            beta *= math.sqrt(2 * math.log(2 * N / memory.delta_b))
-            b_bound = beta * min(1.0, known) + min(math.sqrt(lambda_), shrinkage) * memory.B_G
-        memory.width[c, arm] = memory.B_R * e + b_bound
-
-
-@jit
-def _set_unit(memory: Any) -> None:
-    """λ and σ̂ from the first s rewards that are not all zero; until then there is no unit to work in."""
-    square = 0.0
-    for i in range(memory.Xi.shape[0]):
-        square += memory.Xi[i] * memory.Xi[i]
-    square /= memory.Xi.shape[0]
-    memory.lambda_ = SHARE * square
-    memory.squares = square
-    memory.weight = 1.0 if square > 0 else 0.0
-    if memory.bonus == SCALED:
-        memory.sigma = math.sqrt(square)
+    memory.level += memory.unit * step_of_level(memory, average / k, g / k, error, h)
 
 
 @jit
 def _skip(memory: Any, arm: Any) -> None:
-    memory.seen = 0  # the window has a hole: gather s new rewards, keep the models
+    _update(memory, NO_REWARD, 0.0)
 
 
-register_kernel("UBSS", _score, _update, _skip)
+@jit
+def _first(memory: Any) -> Any:
+    return memory.given > 0
+
+
+register_kernel("UBSS", _score, _update, _skip, first_of_tied=_first)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,9 @@ class UCB(Policy):
     `scale` is the unit of the rewards; left out, it is the running standard deviation of all rewards.
     `scale=1` is the literal form, which takes rewards to lie in an interval of length one.
 
+    A glitch, one reward of 1e6, makes `scale` and the arm's mean huge: play is near uniform until about 1e6
+    rounds have diluted it.
+
     >>> UCB(arms=2)
     UCB(arms=2, scale=None)
 
@@ -39,6 +43,11 @@ class UCB(Policy):
     def scale_free(self) -> bool:
         """Without a given `scale`, it takes the rewards' own."""
         return self.scale is None
+
+    @property
+    def unpromised(self) -> Mapping[str, str]:
+        """A glitch stays in the scale, and the first rewards in the means."""
+        return deviation.unpromised(math.inf, self.arms)
 
     def fields(self) -> list[tuple[Any, ...]]:
         """Sums of rewards by arm, and √(2 log t)."""

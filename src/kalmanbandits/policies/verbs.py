@@ -10,6 +10,7 @@ uncompiled.
     skip(memory, arm)                   it never will
     peek(memory, means, key, round)     an oracle sees what no policy may; nothing for policies
     due(memory) -> bool                 the memory wants `Spec.attend`, work too long for a kernel
+    first_of_tied(memory) -> bool       of arms that tie the first is played, instead of one by chance
 
 `round` counts from 0, and chance is read by address from `(key, round)`: see `streams`.
 """
@@ -21,13 +22,16 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 from numba.core import types
 from numba.extending import lower_builtin, type_callable
 
-from kalmanbandits.compilation import entry, jit, note_foreign_kernel
+from kalmanbandits.compilation import entry, jit, note_foreign_kernel, routine
 from kalmanbandits.errors import InvalidArgument
+from kalmanbandits.streams import TIES, word
 
-TIE = 1e-9  # arms whose index is within this share of the best one's are equally good; the first is taken
+TIE = 1e-9  # arms whose index is within this share of the best one's are equally good
+_32 = np.uint64(32)
 
 
 class Kernel(NamedTuple):
@@ -38,6 +42,7 @@ class Kernel(NamedTuple):
     skip: Callable[..., Any]
     peek: Callable[..., Any]
     due: Callable[..., Any]
+    first_of_tied: Callable[..., Any]
 
 
 KERNELS: dict[str, Kernel] = {}
@@ -52,7 +57,7 @@ def see_nothing(memory: Any, means: Any, key: Any, round: Any) -> None:
 
 @jit
 def never(memory: Any) -> Any:
-    """`due` of a policy that has no long work to do."""
+    """`due` of a policy without long work to do; `first_of_tied` of one that favours no arm by its place."""
     return False
 
 
@@ -63,12 +68,13 @@ def register_kernel(
     skip: Callable[..., Any],
     peek: Callable[..., Any] = see_nothing,
     due: Callable[..., Any] = never,
+    first_of_tied: Callable[..., Any] = never,
 ) -> None:
     """Make the memories whose first field is `name` run on these functions."""
     taken = KERNELS.get(name)
     if taken is not None and taken.score.__module__ != score.__module__:
         raise InvalidArgument(f"name must be a new one, got {name!r} (a kernel of {taken.score.__module__})")
-    KERNELS[name] = Kernel(score, update, skip, peek, due)
+    KERNELS[name] = Kernel(score, update, skip, peek, due, first_of_tied)
     note_foreign_kernel(name, score)
 
 
@@ -106,6 +112,11 @@ def due(memory: Any) -> Any:
     return kernel_of(memory).due(memory)
 
 
+def first_of_tied(memory: Any) -> Any:
+    """Whether the first of arms that tie is played."""
+    return kernel_of(memory).first_of_tied(memory)
+
+
 def _teach(verb: Callable[..., Any]) -> None:
     """Tell the compiler that `verb` is the function of this name in the memory's kernel.
 
@@ -129,31 +140,52 @@ def _teach(verb: Callable[..., Any]) -> None:
     lower_builtin(verb, types.VarArg(types.Any))(called)  # type: ignore[no-untyped-call]
 
 
-for _verb in (score, update, skip, peek, due):
+for _verb in (score, update, skip, peek, due, first_of_tied):
     _teach(_verb)
 
 
 @jit
 def select(memory: Any, scores: Any, available: Any, key: Any, round: Any) -> Any:
-    """The one choice rule: the first available arm whose index ties with the best. Fills `scores` (k, 3)."""
+    """The one choice rule: the available arm with the best index; of those that tie one by address.
+
+    Fills `scores` (k, 3) for the arms available.
+    """
     k = memory.pulls.shape[0]
     best = -math.inf
-    first = -1
     for a in range(k):
         if available[a]:
             prediction, uncertainty, index = score(memory, a, key, round)
             scores[a, 0] = prediction
             scores[a, 1] = uncertainty
             scores[a, 2] = index
-            if first < 0:
-                first = a
             if index > best:
                 best = index
     threshold = best if math.isinf(best) else best - TIE * abs(best)
+    tied, first = 0, -1
     for a in range(k):
         if available[a] and scores[a, 2] >= threshold:
-            return a
-    return first  # every index is NaN
+            tied += 1
+            if first < 0:
+                first = a
+    if tied == 1 or (tied > 1 and first_of_tied(memory)):
+        return first
+    return _one_by_address(scores, available, threshold, tied, key, round)
+
+
+@routine
+def _one_by_address(scores: Any, available: Any, threshold: Any, tied: Any, key: Any, round: Any) -> Any:
+    """One of the `tied` arms by the number at `(key, round)`; of all available where no index is a number."""
+    k, every = available.shape[0], tied == 0
+    if every:
+        for a in range(k):
+            tied += available[a]
+    left = (np.uint64(word(key, TIES, round)) * np.uint64(tied)) >> _32  # uniform on 0 … tied − 1
+    for a in range(k):
+        if available[a] and (every or scores[a, 2] >= threshold):
+            if left == 0:
+                return a
+            left -= np.uint64(1)
+    return -1
 
 
 @jit

@@ -7,29 +7,61 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kalmanbandits.reporting.paper.data import PaperData
+    from kalmanbandits.reporting.summary import Summary
     from kalmanbandits.studies import Results
 
 __all__ = ["write_report"]
 
+FILES = ("figure.png", "figure.svg", "report.html", "summary.csv")
+
 
 def write_report(results: Results, folder: str | PathLike[str]) -> list[Path]:
-    """Write `figure.png`, `figure.svg`, `report.html` and `summary.csv` into a folder; returns their paths.
+    """Write the figure, the page and the table of a study into a folder.
 
     A study whose TOML says `[report] figure = "paper"` gets the paper's figure and verdict, any other one
-    regret against its parameter and over time. Reads one cell at a time.
+    regret against its parameters and over time. One that is not finished gets the report of what is there,
+    which says how much that is. Reads one cell at a time. All files are written or, on a full disk, none.
+
+    Parameters
+    ----------
+    results
+        What `run_study` returned or `Results.open` found.
+    folder
+        Where to. A file of one of the names that no report has written is left alone, and the call refused.
+
+    Returns
+    -------
+    list of Path
+        `figure.png`, `figure.svg`, `report.html` and `summary.csv` there.
     """
     from kalmanbandits.errors import one_of
-    from kalmanbandits.reporting.figure import paper_figure
+    from kalmanbandits.reporting.files import written_together
     from kalmanbandits.reporting.overview import overview_figure
     from kalmanbandits.reporting.page import write_page
-    from kalmanbandits.reporting.paper import paper_data
+    from kalmanbandits.reporting.paper.figure import paper_figure
     from kalmanbandits.reporting.summary import summarise, write_csv
 
-    kind = one_of("[report] figure", results.study.report.get("figure", "overview"), ("overview", "paper"))
+    kind = results.study.report.get("figure", "overview")
+    one_of("[report] figure", kind, ("overview", "paper"))
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     summary = summarise(results)
-    data = paper_data(summary) if kind == "paper" else None
-    png, svg = overview_figure(summary, folder) if data is None else paper_figure(data, folder)
-    page = write_page(summary, results.manifest, data, png, folder / "report.html")
-    return [png, svg, page, write_csv(summary, folder / "summary.csv")]
+    data = _paper(summary) if kind == "paper" else None
+    with written_together(folder, FILES) as aside:
+        png, _ = overview_figure(summary, aside) if data is None else paper_figure(data, aside)
+        write_page(summary, results.manifest, data, png, aside / "report.html")
+        write_csv(summary, aside / "summary.csv")
+    return [folder / name for name in FILES]
+
+
+def _paper(summary: Summary) -> PaperData | None:
+    """What the paper's figure is made of; None where the study has not come so far yet."""
+    from kalmanbandits.errors import InvalidArgument
+    from kalmanbandits.reporting.paper.data import paper_data
+
+    try:
+        return paper_data(summary)
+    except InvalidArgument:
+        if summary.share == 1:
+            raise
+        return None

@@ -3,60 +3,70 @@
 from __future__ import annotations
 
 import base64
-import json
+import hashlib
 from collections.abc import Sequence
-from html import escape
 from importlib import resources
 from pathlib import Path
 from string import Template
-from typing import Any
 
-from kalmanbandits.reporting.style import looks
+from kalmanbandits.reporting.html import Html, escape, script_data
+from kalmanbandits.reporting.style import STROKES, looks
 
 Section = tuple[str, str, str]  # anchor, heading, HTML
 
 
-def assemble(path: Path, title: str, size: str, sections: Sequence[Section], data: Any, script: str) -> Path:
-    """Write a page; `data` goes to the `script`, a file of the assets, which draws the charts."""
-    from plotly.offline import get_plotlyjs
+def assemble(
+    path: Path, title: str, size: str, sections: Sequence[Section], data: object, script: str
+) -> Path:
+    """Write a page; `data` goes to the `script`, a file of the assets, which draws the charts.
 
+    The page asks nobody for anything, and its content security policy lets nothing run but its own scripts:
+    they are named by their hashes, so that a script which came in some other way would not run.
+    """
+    style, scripts = asset("page.css"), [asset("charts.js"), asset(script)]
     text = Template(asset("page.html")).substitute(
         title=escape(title),
         size=escape(size),
-        style=asset("page.css"),
-        contents="".join(f'<a href="#{key}">{escape(name)}</a>' for key, name, _ in sections),
+        policy=f"default-src 'none'; script-src {' '.join(map(_hash, scripts))}; "
+        f"style-src {_hash(style)}; img-src data:; base-uri 'none'; form-action 'none'",
+        style=style,
+        contents="".join(f'<a href="#{escape(key)}">{escape(name)}</a>' for key, name, _ in sections),
         sections="\n".join(
-            f'<section id="{key}"><h2>{escape(name)}</h2>{body}</section>' for key, name, body in sections
+            f'<section id="{escape(key)}"><h2>{escape(name)}</h2>{body}</section>'
+            for key, name, body in sections
         ),
-        plotly=get_plotlyjs(),
-        # No "</script>" may stand inside a script.
-        data=json.dumps(data, separators=(",", ":"), ensure_ascii=False).replace("</", "<\\/"),
-        script=asset(script),
+        data=script_data(data),
+        library=scripts[0],
+        script=scripts[1],
     )
-    path.write_text(text, encoding="utf-8")
+    path.write_text(text, encoding="utf-8", newline="\n")
     return path
 
 
-def chips(policies: Sequence[str]) -> str:
+def _hash(script: str) -> str:
+    """How a content security policy names a script or a style sheet."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+
+
+def chips(policies: Sequence[str]) -> Html:
     """A switch for each policy, with its line, and two for all of them."""
     found = []
     for i, (name, look) in enumerate(looks(policies).items()):
-        dash = {"-": "", "--": "6 3", ":": "2 3", "-.": "7 3 2 3"}[look.line]
         found.append(
             f'<label class="chip" data-policy="{i}"><input type="checkbox" value="{escape(name)}" checked>'
             '<svg viewBox="0 0 26 10" aria-hidden="true"><line x1="0" y1="5" x2="26" y2="5" stroke-width="3" '
-            f'stroke="{look.colour}" stroke-dasharray="{dash}"/></svg>{escape(name)}</label>'
+            f'stroke="{look.colour}" stroke-dasharray="{STROKES[look.line]}"/></svg>{escape(name)}</label>'
         )
-    return (
+    return Html(
         f"<fieldset><legend>Policies</legend>{''.join(found)}\n"
         '<button type="button" id="all">all</button><button type="button" id="none">none</button></fieldset>'
     )
 
 
-def image(figure: Path, description: str) -> str:
+def image(figure: Path, description: str) -> Html:
     """A picture inside the page."""
     content = base64.b64encode(figure.read_bytes()).decode("ascii")
-    return f'<figure><img alt="{escape(description)}" src="data:image/png;base64,{content}"></figure>'
+    return Html(f'<figure><img alt="{escape(description)}" src="data:image/png;base64,{content}"></figure>')
 
 
 def asset(name: str) -> str:

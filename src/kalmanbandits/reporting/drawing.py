@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.markers import MarkerStyle
+from matplotlib.path import Path as Path2D
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from kalmanbandits.errors import Array
+from kalmanbandits.reporting.files import MARK
 from kalmanbandits.reporting.style import Look, number
 from kalmanbandits.statistics.intervals import Interval, mean
 
@@ -33,24 +38,86 @@ def tidy(axes: Axes) -> None:
     axes.yaxis.label.set_fontsize(11.5)
 
 
-def title(axes: Axes, letter: str, text: str) -> None:
-    """A bold letter and what the panel shows, left-aligned."""
-    axes.set_title(f"$\\bf{{{letter}}}$   {text}", loc="left", fontsize=12)
+def title(axes: Axes, letter: str, text: str, longest: int = 70) -> None:
+    """A bold letter and what the panel shows, left-aligned; without a letter, cut to what fits."""
+    start = f"$\\bf{{{letter}}}$   " if letter else ""
+    axes.set_title(start + text if letter else plain(text, longest), loc="left", fontsize=12)
+
+
+def plain(text: str, longest: int = 40) -> str:
+    """A text as matplotlib shows it letter by letter: no mathematics between dollar signs, and not too long.
+
+    A label that begins with an underscore would be left out of legends; a space before it keeps it in.
+
+    >>> plain("costs $5 or $6"), plain("_x")
+    ('costs \\\\$5 or \\\\$6', ' _x')
+    """
+    short = text if len(text) <= longest else text[: longest - 1] + "…"
+    return (" " if short.startswith("_") else "") + short.replace("$", r"\$")
+
+
+def marker_path(marker: str, size: float = 7.5) -> str:
+    """The outline of a marker as the `d` of an SVG path, so that pages show the markers of figures.
+
+    >>> marker_path("s", 2)
+    'M-1,1L1,1L1,-1L-1,-1Z'
+    """
+    style = MarkerStyle(marker)
+    path = style.get_path().transformed(style.get_transform())
+    letters = {Path2D.MOVETO: "M", Path2D.LINETO: "L", Path2D.CURVE3: "Q", Path2D.CURVE4: "C"}
+    parts = []
+    for points, code in path.iter_segments():
+        numbers = ",".join(f"{n:.3g}" for n in (points * np.resize([size, -size], points.size)))
+        parts.append("Z" if code == Path2D.CLOSEPOLY else letters[code] + numbers)
+    return "".join(parts)
+
+
+def evenly(places: range, at_most: int) -> list[int]:
+    """At most so many of the places, the ends among them.
+
+    >>> evenly(range(9), 3)
+    [0, 4, 8]
+    """
+    if len(places) <= at_most:
+        return list(places)
+    return sorted({round(i * (len(places) - 1) / (at_most - 1)) for i in range(at_most)})
+
+
+def legend_below(axes: Axes, handles: Sequence[Artist], down: float, title: str | None = None) -> None:
+    """A legend of two columns under the axes, `down` (a negative number) of their height."""
+    axes.legend(
+        handles=handles,
+        loc="upper center",
+        bbox_to_anchor=(0.5, down),
+        ncols=2,
+        fontsize=9.5,
+        frameon=False,
+        title=title,
+        title_fontsize=9.5,
+    )
 
 
 def band(
-    axes: Axes, x: Array, interval: Interval, look: Look, label: str, *, markers: tuple[int, int] | None
+    axes: Axes,
+    x: Array,
+    interval: Interval,
+    look: Look,
+    label: str,
+    *,
+    markers: tuple[int, int] | None,
+    among: int = 1,
 ) -> Line2D:
     """A line with its 95 % band; an infinite interval has none.
 
-    `markers` (i, n) puts one on every n-th place of about sixteen, beginning with the i-th.
+    `markers` (i, n) puts one on every n-th place of about sixteen, beginning with the i-th. The bands of many
+    curves, `among` which this one is, are paler.
     """
     low, high = (np.where(np.isfinite(end), end, math.nan) for end in (interval.low, interval.high))
-    axes.fill_between(x, low, high, color=look.colour, alpha=0.15, linewidth=0)
+    axes.fill_between(x, low, high, color=look.colour, alpha=0.15 * min(1.0, 8 / among), linewidth=0)
     place, of = markers or (0, 1)
     step = max(1, len(x) // 16)
     (line,) = axes.plot(
-        x, interval.value, linestyle=look.line, color=look.colour, linewidth=2, label=label,
+        x, interval.value, linestyle=look.line, color=look.colour, linewidth=2, label=plain(label),
         marker=look.marker if markers else None, markevery=(place * step, of * step), markersize=5.5,
     )  # fmt: skip
     return line
@@ -61,7 +128,7 @@ def points(axes: Axes, x: Array, interval: Interval, look: Look, label: str) -> 
     low, high = (np.where(np.isfinite(end), end, interval.value) for end in (interval.low, interval.high))
     axes.errorbar(
         x, interval.value, yerr=[interval.value - low, high - interval.value], fmt=look.marker,
-        color=look.colour, markersize=8, elinewidth=2, capsize=4, label=label,
+        color=look.colour, markersize=8, elinewidth=2, capsize=4, label=plain(label),
     )  # fmt: skip
 
 
@@ -84,10 +151,18 @@ def mean_over(samples: Array) -> Interval:
 
 def angles(axes: Axes, theta: Array, *, labels: bool = True) -> None:
     """An axis of angles from 0 to 2π, ticks at multiples of π/4."""
-    ticks = np.arange(9) * math.pi / 4
-    axes.set_xticks(ticks, [number(float(t)) for t in ticks])
+    angle_ticks(axes)
     axes.set_xlim(float(theta[0]), float(theta[-1]))
     axes.tick_params(labelbottom=labels)
+
+
+def angle_ticks(axes: Axes) -> None:
+    """Ticks at multiples of π/4, as far as the axis reaches; of π where it reaches far."""
+    low, high = axes.get_xlim()
+    step = math.pi / 4 if high - low <= 2.6 * math.pi else math.pi * math.ceil((high - low) / 10)
+    ticks = [i * step for i in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+    if len(ticks) > 1:  # else the usual ones say more
+        axes.set_xticks(ticks, [number(tick) for tick in ticks])
 
 
 def plain_log(axes: Axes) -> None:
@@ -100,9 +175,10 @@ def save(figure: Figure, folder: Path) -> list[Path]:
     """Write `figure.png` and `figure.svg`; the same figure gives the same bytes."""
     FigureCanvasAgg(figure)
     png, svg = folder / "figure.png", folder / "figure.svg"
-    figure.savefig(png, dpi=DPI, metadata={"Software": None}, pil_kwargs={"optimize": True})
-    with matplotlib.rc_context({"svg.hashsalt": "kalmanbandits"}):
-        figure.savefig(svg, metadata={"Date": None})
+    with matplotlib.rc_context({"svg.hashsalt": MARK}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # a label in a script that the font lacks
+        figure.savefig(png, dpi=DPI, metadata={"Software": MARK}, pil_kwargs={"optimize": True})
+        figure.savefig(svg, metadata={"Date": None, "Creator": MARK})
     return [png, svg]
 
 

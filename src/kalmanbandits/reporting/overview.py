@@ -1,4 +1,4 @@
-"""The figure of any study: regret against the swept parameter, and over time."""
+"""The figure of any study: regret against the parameters of its grids, and over time."""
 
 from __future__ import annotations
 
@@ -8,82 +8,204 @@ from pathlib import Path
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.colors import LogNorm, to_rgb
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.patches import Patch
+from matplotlib.ticker import LogLocator, MaxNLocator
 
 from kalmanbandits.reporting import drawing
-from kalmanbandits.reporting.style import Look, looks, parameter_label
-from kalmanbandits.reporting.summary import CellSummary, Summary, swept
+from kalmanbandits.reporting.grids import Axis, along, knows_system, learners, main_axes, reference, varied
+from kalmanbandits.reporting.style import Look, looks
+from kalmanbandits.reporting.summary import CellSummary, Summary
 from kalmanbandits.statistics.intervals import stack
 
 MOST_GROUPS = 6  # rows of panels; the page shows them all
+MOST_PANELS = 4  # of the second parameter; the page shows more
+LONGEST_LABEL = 40  # characters, in legends
+MOST_WRITTEN = 12  # columns of a heat map whose cells hold their numbers
 
 
 def overview_figure(summary: Summary, folder: Path) -> list[Path]:
-    """Draw `figure.png` and `figure.svg`: a row for each group, its sweep and a cell over time."""
+    """Draw `figure.png` and `figure.svg`: for each group its regret along the grids, and one cell over time.
+
+    A second parameter goes from panel to panel, and two make a map of the best policy and of its regret
+    compared with that of the policy that knows the system.
+    """
     groups = list(summary.groups.items())[:MOST_GROUPS]
     look = looks(summary.policies)
-    figure = Figure(figsize=(14, 0.8 + 4.6 * len(groups)), layout="constrained")
-    figure.suptitle(
-        summary.study.title or summary.study.name, fontsize=15, fontweight="bold", x=0.01, ha="left"
+    rows = [2 if len(varied(cells)) > 1 else 1 for _, cells in groups]
+    longest = min(LONGEST_LABEL, max(map(len, look)))
+    columns = max(1, min(6, len(look), 150 // (longest + 8)))
+    height = 1.0 + 4.4 * sum(rows) + 0.26 * -(-len(look) // columns)
+    figure = Figure(figsize=(14, height), layout="constrained")
+    heading = summary.study.title or summary.study.name
+    if summary.share < 1:
+        heading += f"  ({100 * summary.share:.1f} % of the study)"
+    figure.suptitle(drawing.plain(heading, 110), fontsize=15, fontweight="bold", x=0.01, ha="left")
+    parts = np.ravel(figure.subfigures(len(groups), 1, height_ratios=rows, squeeze=False))
+    found: dict[str, Artist] = {}
+    for part, (name, cells) in zip(parts, groups, strict=True):
+        panels = _draw_group(part, summary, name, cells, look)
+        for axes in panels:
+            for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+                found.setdefault(label, handle)
+    figure.legend(
+        list(found.values()), list(found), loc="outside lower center", ncols=columns, **drawing.LEGEND
     )
-    panels = figure.subplots(len(groups), 2, squeeze=False)
-    for (left, right), (name, cells) in zip(panels, groups, strict=True):
-        drawing.tidy(left)
-        drawing.tidy(right)
-        _draw_group(left, name, cells, look)
-        _draw_time(right, summary, cells[len(cells) // 2], look)
-    columns = min(6, max(1, len(look)))
-    handles, labels = _legend(panels.ravel().tolist())
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns, **drawing.LEGEND)
     return drawing.save(figure, folder)
 
 
-def _draw_group(axes: Axes, name: str, cells: Sequence[CellSummary], look: dict[str, Look]) -> None:
-    parameter = swept(cells)
-    runs = cells[0].loss.runs
+def _draw_group(
+    part: SubFigure, summary: Summary, name: str, cells: Sequence[CellSummary], look: dict[str, Look]
+) -> list[Axes]:
+    axes = varied(cells)
+    x, by = main_axes(axes)
+    heading = f"{name}: regret per round  ({runs_said(cells)}, 95 % intervals)"
+    if by < 0:
+        left, right = part.subplots(1, 2)
+        _draw_sweep(left, cells, axes[x] if axes else None, look, heading)
+        _draw_time(right, summary, cells[len(cells) // 2], look)
+        return [left, right]
+    shown = along(cells, axes, (x, by))
+    chosen = drawing.evenly(range(len(axes[by].keys)), MOST_PANELS)
+    part.suptitle(drawing.plain(heading, 110), fontsize=12.5, x=0.01, ha="left")
+    above, below = np.ravel(part.subfigures(2, 1, squeeze=False))
+    panels = list(np.ravel(above.subplots(1, len(chosen), sharey=True, squeeze=False)))
+    for i, (panel, value) in enumerate(zip(panels, chosen, strict=True)):
+        these = [cell for cell in shown if axes[by].place(cell) == value]
+        said = f"{axes[by].label} = {axes[by].texts[value]}"
+        _draw_sweep(panel, these, axes[x], look, said, 110 // len(chosen))
+        panel.set_ylabel("" if i else "regret per round")
+    drawing.log_if_wide(panels[0], [cell.loss.value for cell in shown])
+    best, ratio, time = below.subplots(1, 3)
+    _draw_best(best, shown, axes[x], axes[by], look)
+    _draw_ratio(ratio, shown, axes[x], axes[by])
+    _draw_time(time, summary, cells[len(cells) // 2], look, 36)
+    return [*panels, time]
+
+
+def runs_said(cells: Sequence[CellSummary]) -> str:
+    """How many runs there are: in an unfinished study not the same number everywhere."""
+    numbers = {cell.loss.runs for cell in cells}
+    return f"{min(numbers)} runs" if len(numbers) == 1 else f"{min(numbers)} to {max(numbers)} runs"
+
+
+def _draw_sweep(
+    axes: Axes,
+    cells: Sequence[CellSummary],
+    axis: Axis | None,
+    look: dict[str, Look],
+    heading: str,
+    longest: int = 70,
+) -> None:
+    """Regret along one parameter: lines where it is a number, else a column for each value."""
+    drawing.tidy(axes)
     axes.set_ylabel("regret per round")
-    if parameter is None:
-        _draw_cells(axes, cells, look)
-        drawing.title(axes, "", f"{name}: regret per round  ({runs} runs, 95 % intervals)")
+    drawing.title(axes, "", heading, longest)
+    ordered = sorted(cells, key=axis.place) if axis else list(cells)
+    places = np.array([axis.place(cell) for cell in ordered] if axis else [0], dtype=np.float64)
+    policies = ordered[0].policies
+    numeric = axis is not None and axis.numbers is not None
+    for i, policy in enumerate(policies):
+        loss = stack([cell.loss[i] for cell in ordered])
+        if axis is not None and axis.numbers is not None:
+            at = np.array([axis.numbers[int(place)] for place in places])
+            drawing.band(axes, at, loss, look[policy], policy, markers=(0, 1), among=len(policies))
+        else:
+            shift = 0.7 * ((i + 0.5) / len(policies) - 0.5)
+            drawing.points(axes, places + shift, loss, look[policy], policy)
+    if axis is None:
+        axes.set_xticks([])
     else:
-        ordered = sorted(cells, key=lambda cell: float(cell.cell.parameters[parameter]))
-        x = np.array([float(cell.cell.parameters[parameter]) for cell in ordered])
-        for policy in cells[0].policies:
-            place = cells[0].policies.index(policy)
-            loss = stack([cell.loss[place] for cell in ordered])
-            drawing.band(axes, x, loss, look[policy], policy, markers=(0, 1))
-        axes.set_xlabel(parameter_label(parameter))
-        drawing.title(axes, "", f"{name}: regret per round  ({runs} runs, 95 % bands)")
+        axes.set_xlabel(drawing.plain(axis.label))
+        if axis.log:
+            axes.set_xscale("log")
+        elif not numeric:
+            _ticks(axes, axis, "x")
+        elif axis.name == "theta":
+            drawing.angle_ticks(axes)
+        elif all(float(place).is_integer() for place in axis.numbers or ()):
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     drawing.log_if_wide(axes, [cell.loss.value for cell in cells])
 
 
-def _draw_cells(axes: Axes, cells: Sequence[CellSummary], look: dict[str, Look]) -> None:
-    """Without one swept number: a column for each cell, a point for each policy."""
-    policies = cells[0].policies
-    place = np.arange(len(cells), dtype=np.float64)
-    for i, policy in enumerate(policies):
-        shift = 0.7 * ((i + 0.5) / len(policies) - 0.5)
-        loss = stack([cell.loss[i] for cell in cells])
-        drawing.points(axes, place + shift, loss, look[policy], policy)
-    names = [cell.name for cell in cells]
-    few = len(cells) <= 8
-    axes.set_xticks(place if few else place[:: len(cells) // 8], names if few else names[:: len(cells) // 8])
-    axes.tick_params(axis="x", labelsize=8, rotation=0 if len(cells) <= 3 else 20)
+def _ticks(axes: Axes, axis: Axis, which: str) -> None:
+    """The values of a parameter as ticks, as many as can be read."""
+    places = drawing.evenly(range(len(axis.texts)), 8 if which == "x" else 12)
+    texts = [drawing.plain(axis.texts[place], 16) for place in places]
+    (axes.set_xticks if which == "x" else axes.set_yticks)(places, texts)
+    if which == "x" and sum(map(len, texts)) > 40:
+        axes.tick_params(axis="x", rotation=30)
 
 
-def _draw_time(axes: Axes, summary: Summary, cell: CellSummary, look: dict[str, Look]) -> None:
+def _map(axes: Axes, x: Axis, y: Axis) -> None:
+    axes.set_xlabel(drawing.plain(x.label))
+    axes.set_ylabel(drawing.plain(y.label))
+    axes.tick_params(labelsize=9.5)
+    _ticks(axes, x, "x")
+    _ticks(axes, y, "y")
+
+
+def _draw_best(axes: Axes, cells: Sequence[CellSummary], x: Axis, y: Axis, look: dict[str, Look]) -> None:
+    """A map of the learner that loses least; pale where others cannot be told apart from it."""
+    colours = np.ones((len(y.keys), len(x.keys), 3))
+    used: dict[str, str] = {}
+    for cell in cells:
+        players = learners(cell)
+        best = min(players, key=lambda p: float(cell.loss.value[p]))
+        name = cell.policies[best]
+        used[name] = look[name].colour
+        tied = sum(int(cell.ranks[p]) == int(cell.ranks[best]) for p in players) > 1
+        colour = np.array(to_rgb(look[name].colour))
+        colours[y.place(cell), x.place(cell)] = 1 - 0.45 * (1 - colour) if tied else colour
+    axes.imshow(colours, origin="lower", aspect="auto", interpolation="nearest")
+    _map(axes, x, y)
+    drawing.title(axes, "", "the best learner  (pale: others are as good)")
+    patches = [Patch(color=colour, label=drawing.plain(name, 30)) for name, colour in used.items()]
+    drawing.legend_below(axes, patches, -0.17)
+
+
+def _draw_ratio(axes: Axes, cells: Sequence[CellSummary], x: Axis, y: Axis) -> None:
+    """A map of the best learner's regret, over that of the policy that knows the system if one does."""
+    values = np.full((len(y.keys), len(x.keys)), np.nan)
+    compared = any(knows_system(cells[0], policy) for policy in cells[0].policies)
+    for cell in cells:
+        least = reference(cell)[1] if compared else 1.0
+        if least > 0:
+            values[y.place(cell), x.place(cell)] = float(cell.loss.value[learners(cell)].min()) / least
+    finite = values[np.isfinite(values) & (values > 0)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (1.0, 2.0)
+    low, high = (min(low, 1.0), max(high, 2.0)) if compared else (low, max(high, 1.2 * low))
+    shown = axes.imshow(
+        values,
+        origin="lower",
+        aspect="auto",
+        interpolation="nearest",
+        cmap="YlOrBr",
+        norm=LogNorm(low, high),
+    )
+    if len(x.keys) <= MOST_WRITTEN and len(y.keys) <= MOST_WRITTEN:
+        for (j, i), value in np.ndenumerate(values):
+            if np.isfinite(value):
+                ink = "w" if sum(shown.to_rgba(value)[:3]) < 1.5 else "k"
+                axes.text(i, j, f"{value:.2g}", ha="center", va="center", fontsize=9, color=ink)
+    _map(axes, x, y)
+    bar = axes.figure.colorbar(shown, ax=axes, shrink=0.9, ticks=LogLocator(subs=(1, 2, 5)), format="%g")
+    bar.ax.minorticks_off()
+    drawing.title(
+        axes, "", "its regret, times that of the known system" if compared else "its regret per round"
+    )
+
+
+def _draw_time(
+    axes: Axes, summary: Summary, cell: CellSummary, look: dict[str, Look], longest: int = 70
+) -> None:
+    drawing.tidy(axes)
     for i, policy in enumerate(cell.policies):
-        drawing.band(axes, summary.checkpoints, cell.history[i], look[policy], policy, markers=(0, 1))
+        drawing.band(
+            axes, summary.checkpoints, cell.history[i], look[policy], policy, markers=(0, 1), among=len(look)
+        )
     axes.set_xlabel("rounds played")
     axes.set_ylabel("regret per round so far")
-    drawing.title(axes, "", f"over time, {cell.name}")
+    drawing.title(axes, "", f"over time, {cell.name}", longest)
     drawing.log_if_wide(axes, [cell.history.value])
-
-
-def _legend(panels: Sequence[Axes]) -> tuple[list[Artist], list[str]]:
-    """Every policy once, from whichever panel shows it."""
-    found: dict[str, Artist] = {}
-    for axes in panels:
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
-    return list(found.values()), list(found)

@@ -1,7 +1,7 @@
-"""How things look: colours that the colour-blind can tell apart, line styles, names of parameters.
+"""How things look: colours that the colour-blind can tell apart, line styles, markers, names of parameters.
 
-The colours are those of Okabe and Ito. The paper's red, green and blue keep their roles as vermilion, bluish
-green and blue; marker and line style say the same a second time, for print without colour.
+The first colours are those of Okabe and Ito. The paper's red, green and blue keep their roles as vermilion,
+bluish green and blue; marker and line style say the same a second and a third time, for print without colour.
 """
 
 from __future__ import annotations
@@ -14,9 +14,21 @@ from dataclasses import dataclass
 VERMILION, GREEN, BLUE = "#D55E00", "#009E73", "#0072B2"
 ORANGE, SKY, PURPLE, YELLOW = "#E69F00", "#56B4E9", "#CC79A7", "#B8A800"
 BLACK, GREY = "#1A1A1A", "#7A7A7A"
+_MORE = (
+    "#7F2704", "#08306B", "#00552B", "#6A3D9A", "#F4A582", "#4D9221", "#C51B7D", "#01999C", "#8C6D31",
+    "#9E9AC8", "#B2182B",
+)  # fmt: skip
+COLOURS = (VERMILION, GREEN, BLUE, ORANGE, PURPLE, SKY, BLACK, YELLOW, GREY, *_MORE)
 
-DASHES = {"-": "solid", "--": "dash", ":": "dot", "-.": "dashdot"}  # matplotlib's names, Plotly's names
-MARKERS = {"o": "circle", "s": "square", "^": "triangle-up", "D": "diamond", "v": "triangle-down", "X": "x"}
+DASHES = {"-": "solid", "--": "dash", ":": "dot", "-.": "dashdot"}  # matplotlib's names, and words for them
+STROKES = {"-": "", "--": "6 3", ":": "2 3", "-.": "7 3 2 3"}  # and those of SVG
+MARKERS = {
+    "o": "circle", "s": "square", "^": "triangle-up", "D": "diamond", "v": "triangle-down", "X": "x",
+    "P": "cross", "*": "star", "<": "triangle-left", ">": "triangle-right", "p": "pentagon", "h": "hexagon",
+    "d": "diamond-tall", "8": "octagon", "H": "hexagon2", "x": "x-thin", "+": "cross-thin", "1": "y-down",
+    "2": "y-up", "3": "y-left",
+}  # fmt: skip
+OPEN = "x+123"  # markers that are lines without an inside
 
 PARAMETERS = {"theta": "θ"}
 
@@ -35,31 +47,48 @@ _KNOWN = {
     "UCB": Look(VERMILION, "-", "o"),
     "SW-UCB": Look(GREEN, "--", "s"),
     "Random": Look(BLUE, ":", "^"),
-    "UBSS s=1": Look(ORANGE, "-", "o"),
-    "UBSS s=2": Look(PURPLE, "-", "s"),
+    "UBSS s=1": Look(ORANGE, "-", "8"),
+    "UBSS s=2": Look(PURPLE, "-", "p"),
     "UBSS s=3": Look(BLACK, "-", "D"),
-    "UBSS s=2, default bonus": Look(PURPLE, "--", "s"),
-    "UBSS s=1, literal": Look(ORANGE, ":", "o"),
-    "UBSS s=2, literal": Look(PURPLE, ":", "s"),
-    "UBSS s=3, literal": Look(BLACK, ":", "D"),
+    "UBSS s=2, default bonus": Look("#C51B7D", "--", "h"),
+    "UBSS s=1, literal": Look("#8C6D31", ":", "P"),
+    "UBSS s=2, literal": Look("#6A3D9A", ":", "*"),
+    "UBSS s=3, literal": Look(GREY, ":", "d"),
     "Kalman greedy": Look(SKY, "-", "v"),
-    "Kalman UCB": Look(SKY, "--", "v"),
-    "Kalman look-ahead": Look(SKY, "-.", "v"),
-    "Sees every arm": Look(GREY, "-", "X"),
+    "Kalman UCB": Look("#01999C", "--", "<"),
+    "Kalman look-ahead": Look("#08306B", "-.", ">"),
+    "Sees every arm": Look("#9E9AC8", "-", "X"),
 }
-_CYCLE = (VERMILION, GREEN, BLUE, ORANGE, PURPLE, SKY, BLACK, YELLOW, GREY)
 
 
 def looks(policies: Sequence[str]) -> dict[str, Look]:
-    """A look for each policy: its own if it has one, else the next colour and line that nobody has taken."""
+    """A look for each policy: its own if it has one, else the next that nobody has.
+
+    Up to twenty policies have each a colour and a marker of their own; more have a combination of their own.
+    """
     given = {name: _KNOWN[name] for name in policies if name in _KNOWN}
-    taken = {(look.colour, look.line) for look in given.values()}
-    pairs = ((colour, line) for line in DASHES for colour in _CYCLE)
-    free = [pair for pair in pairs if pair not in taken] or [(BLACK, "-")]
-    markers = list(MARKERS)
-    for i, name in enumerate(name for name in policies if name not in _KNOWN):
-        given[name] = Look(*free[i % len(free)], markers[i % len(markers)])
-    return {name: given[name] for name in policies}
+    colours, markers = (
+        [each for each in all_ if each not in {getattr(look, part) for look in given.values()}]
+        for part, all_ in (("colour", COLOURS), ("marker", tuple(MARKERS)))
+    )
+    lines = tuple(DASHES)
+    others = [name for name in policies if name not in _KNOWN]
+    single = min(len(colours), len(markers))
+    for i, name in enumerate(others[:single]):
+        given[name] = Look(colours[i], lines[i // 7 % len(lines)], markers[i])
+    taken = set(given.values())
+    combined = (
+        Look(colour, line, marker)
+        for shift in range(len(MARKERS))
+        for line in lines[::-1]
+        for colour, marker in zip(COLOURS, _turned(tuple(MARKERS), shift + 1), strict=True)
+    )
+    given |= dict(zip(others[single:], (look for look in combined if look not in taken), strict=False))
+    return {name: given.get(name, Look(BLACK)) for name in policies}
+
+
+def _turned(items: tuple[str, ...], by: int) -> tuple[str, ...]:
+    return items[by:] + items[:by]
 
 
 def parameter_label(name: str) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kalmanbandits.errors import Array, InvalidArgument
 from kalmanbandits.reporting.style import number, parameter_label
@@ -17,21 +18,34 @@ from kalmanbandits.statistics.intervals import Interval, mean, over_time, ranks
 if TYPE_CHECKING:
     from kalmanbandits.studies import Cell, Results, Study
 
+TABLE_MARK = "regret_per_round,low_95,high_95,rank"  # how the head of the table ends
+
 
 @dataclass(frozen=True)
 class CellSummary:
     """One system and what its policies lost: regret per round.
 
-    `final` (policies, runs) is that of each run up to the last round; `loss` its mean; `history` (policies,
-    checkpoints) the mean up to each checkpoint; `ranks` one more than the number of policies that lose less.
+    Attributes
+    ----------
+    cell, policies, runs
+        The system, the labels of the policies, and the numbers of the runs that are there.
+    final
+        Regret per round of each run up to the last round, shape (policies, runs).
+    loss
+        Its mean, shape (policies,).
+    history
+        The mean up to each checkpoint, shape (policies, checkpoints).
+    ranks
+        One more than the number of policies that lose less, shape (policies,).
     """
 
     cell: Cell
     policies: tuple[str, ...]
+    runs: tuple[int, ...]
     final: Array
     loss: Interval
     history: Interval
-    ranks: Any
+    ranks: NDArray[np.int64]
 
     @property
     def name(self) -> str:
@@ -44,14 +58,33 @@ class CellSummary:
         """The regret per round of one policy, run by run."""
         return np.asarray(self.final[self.policies.index(policy)])
 
+    def only(self, runs: Sequence[int]) -> CellSummary:
+        """The same from some of its runs; the history stays that of all."""
+        places = [self.runs.index(run) for run in runs]
+        final = self.final[:, places]
+        return replace(self, runs=tuple(runs), final=final, loss=mean(final), ranks=ranks(final))
+
+
+def in_common(cells: Sequence[CellSummary]) -> list[CellSummary]:
+    """The cells, each with the runs that all of them have: what is needed to compare run by run across them.
+
+    In a finished study these are all runs.
+    """
+    shared = set.intersection(*(set(cell.runs) for cell in cells)) if cells else set()
+    if not shared:
+        raise InvalidArgument("the systems have no run in common yet (run the study again to finish it)")
+    runs = sorted(shared)
+    return [cell if len(cell.runs) == len(runs) else cell.only(runs) for cell in cells]
+
 
 @dataclass(frozen=True)
 class Summary:
-    """All cells of a study."""
+    """The cells of a study of which there is something; `share` of the whole is there, from 0 to 1."""
 
     study: Study
     checkpoints: Array
     cells: tuple[CellSummary, ...]
+    share: float = 1.0
 
     @property
     def policies(self) -> tuple[str, ...]:
@@ -75,44 +108,32 @@ class Summary:
 
 
 def summarise(results: Results) -> Summary:
-    """Read the regret of a complete study, cell by cell."""
-    if not results.complete:
-        raise InvalidArgument("results must be complete for a report (run the study again to finish it)")
+    """Read the regret of a study, cell by cell: of every run that is there."""
     if "regret" not in results.study.measures:
         raise InvalidArgument(
             f"measures must hold 'regret' for a report, got {list(results.study.measures)!r}"
         )
-    cells, checkpoints = [], np.zeros(0)
+    cells, checkpoints = [], np.array(results.study.checkpoints)
     for cell in results.cells:
-        regret = results.measure("regret", cell.index)
+        regret = results.measure("regret", cell.index, partial=True)
+        if not regret.sizes["run"]:
+            continue
         values = np.asarray(regret.values, dtype=np.float64)
-        checkpoints = np.asarray(regret.coords["checkpoint"].values)
+        runs = tuple(int(run) for run in regret.coords["run"].values)
         final = values[:, :, -1] / checkpoints[-1]
         policies = tuple(str(name) for name in regret.coords["policy"].values)
         history = over_time(values, checkpoints)
-        cells.append(CellSummary(cell, policies, final, mean(final), history, ranks(final)))
-    return Summary(results.study, checkpoints, tuple(cells))
-
-
-def swept(cells: Sequence[CellSummary]) -> str | None:
-    """The one numeric parameter in which the cells of a group differ, or None."""
-    varied = [
-        name
-        for name in cells[0].cell.parameters
-        if len({repr(cell.cell.parameters.get(name)) for cell in cells}) > 1
-    ]
-    if len(varied) != 1:
-        return None
-    values = [cell.cell.parameters.get(varied[0]) for cell in cells]
-    numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
-    return varied[0] if numeric else None
+        cells.append(CellSummary(cell, policies, runs, final, mean(final), history, ranks(final)))
+    if not cells:
+        raise InvalidArgument("results must hold some runs for a report, got none (run the study first)")
+    return Summary(results.study, checkpoints, tuple(cells), results.share)
 
 
 def write_csv(summary: Summary, path: Path) -> Path:
     """One row for each cell and policy: regret per round with its interval, rank, and number of runs."""
     parameters = list(dict.fromkeys(name for cell in summary.cells for name in cell.cell.parameters))
     columns = ["cell", "group", *parameters, "policy", "rounds", "runs"]
-    columns += ["regret_per_round", "low_95", "high_95", "rank"]
+    columns += TABLE_MARK.split(",")
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(columns)

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import os
-import queue
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
-from kalmanbandits.policies.spec import Spec
+from kalmanbandits.errors import Array
+from kalmanbandits.policies.spec import Memory
 from kalmanbandits.pool import run_threads
+from kalmanbandits.simulation.batch import Batch, Kept, Sheet
 from kalmanbandits.simulation.environment import trajectory
-from kalmanbandits.simulation.rounds import Measures, play_block
+from kalmanbandits.simulation.progress import Progress, announce
+from kalmanbandits.simulation.rounds import Measures, play_block, write_measures
 from kalmanbandits.streams import stream_key
-from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 from kalmanbandits.systems.replay import Replay
 
 # A block stays in the second-level cache, and a call lasts long enough to make Python's share of it small.
 BLOCK_BYTES = 256 * 1024
 BLOCK_ROUNDS = 4096
 
-Progress = Callable[[int, int], None]
+# Types of memories and trajectories whose kernels this process has compiled or loaded.
+_ready: set[object] = set()
 
 
 def available_cores() -> int:
@@ -32,129 +32,162 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-class Batch:
-    """One simulation: what to play, and the arrays its results go to, filled run by run."""
+def play_on_cpu(batch: Batch, kept: Kept, threads: int, progress: Progress | None = None) -> None:
+    """Play a simulation; what is kept of it goes to `kept`.
 
-    def __init__(
-        self,
-        system: LinearGaussianSystem | Replay,
-        specs: Sequence[Spec],
-        rounds: int,
-        runs: Sequence[int],
-        seed: int,
-        checkpoints: Any,
-        trace: bool,
-    ) -> None:
-        self.system, self.specs, self.rounds, self.runs, self.seed = system, specs, rounds, runs, seed
-        self.checkpoints, self.trace = checkpoints, trace
-        shape = (len(specs), len(runs), len(checkpoints))
-        self.sums = np.zeros((*shape, 5))
-        self.pulls = np.zeros((*shape, system.arms), np.int64)
-        traced = (len(specs), len(runs), rounds if trace else 0)
-        self.choices = np.zeros(traced, np.int64)
-        self.rewards = np.zeros(traced)
+    Parameters
+    ----------
+    batch
+        What to play.
+    kept
+        Where the measures go, run by run.
+    threads
+        How many threads play. No result depends on it.
+    progress
+        Called about ten times per second from this thread. A Ctrl-C, or an error raised there, stops the
+        threads within a block.
+    """
+    _Game(batch, kept).play(threads, progress)
+
+
+class _Game:
+    """The runs of a batch, and the threads that play them."""
+
+    def __init__(self, batch: Batch, kept: Kept) -> None:
+        self.batch, self.kept = batch, kept
+        system, rounds = batch.system, batch.rounds
         width = getattr(system, "dimension", 0) + system.arms + 2
         self.block_rounds = max(1, min(rounds, BLOCK_ROUNDS, BLOCK_BYTES // (8 * width)))
         # From one of these rounds to the next the same arms are off: in a system none ever is.
         never = np.zeros((1, system.arms), np.bool_)
-        self._off = system.off[:rounds] if isinstance(system, Replay) else never
-        changes = np.flatnonzero((self._off[1:] != self._off[:-1]).any(axis=1)) + 1
-        self._spans = np.array([0, *changes, rounds])
-        self._done = 0
-        self._stop = threading.Event()
+        self.off = system.off[:rounds] if isinstance(system, Replay) else never
+        changes = np.flatnonzero((self.off[1:] != self.off[:-1]).any(axis=1)) + 1
+        self.spans = np.array([0, *changes, rounds])
+        self.done = 0
+        self.stop = threading.Event()
 
-    def run(self, threads: int, progress: Progress | None = None) -> None:
-        """Play everything. A Ctrl-C or an error stops the other threads within a block."""
-        tasks: queue.SimpleQueue[int] = queue.SimpleQueue()
-        for position in range(len(self.runs)):
-            tasks.put(position)
-        total = self.rounds * len(self.runs) * len(self.specs)
+    def play(self, threads: int, progress: Progress | None) -> None:
+        """Play everything."""
+        batch = self.batch
+        places, taking = iter(range(len(batch.runs))), threading.Lock()
+        spare = [_Worker(self)]
+        spare[0].compile(progress)
 
         def work() -> None:
-            desk = _Desk(self)
-            while not self._stop.is_set():
-                try:
-                    position = tasks.get_nowait()
-                except queue.Empty:
+            try:
+                worker = spare.pop()
+            except IndexError:
+                worker = _Worker(self)
+            while not self.stop.is_set():
+                with taking:
+                    place = next(places, None)
+                if place is None:
                     return
-                self._play_run(desk, position)
+                worker.play_run(place)
 
         def watch() -> None:
             if progress is not None:
-                progress(self._done, total)
+                progress(self.done, batch.total)
 
-        run_threads(work, min(threads, len(self.runs)), self._stop, watch)
+        run_threads(work, min(threads, len(batch.runs)), self.stop, watch)
         if progress is not None:
-            progress(total, total)
+            progress(batch.total, batch.total)
 
-    def _play_run(self, desk: _Desk, position: int) -> None:
-        key = stream_key(self.seed, self.runs[position])
-        desk.begin()
-        for first in range(0, self.rounds, self.block_rounds):
-            if self._stop.is_set():
+
+class _Worker:
+    """What one thread works on: never one per run, since a memory may take many megabytes."""
+
+    def __init__(self, game: _Game) -> None:
+        self.game, self.batch = game, game.batch
+        k = self.batch.system.arms
+        self.trajectory = trajectory(self.batch.system, game.block_rounds)
+        self.fresh: list[Memory] = [spec.memory() for spec in self.batch.specs]
+        self.memories = [memory.copy() for memory in self.fresh]
+        self.measures = [Measures(k, len(self.batch.checkpoints)) for _ in self.batch.specs]
+        self.scores = np.zeros((k, 3))
+        self.available = np.ones(k, np.bool_)
+
+    def compile(self, progress: Progress | None) -> None:
+        """Compile what this process has not compiled yet, by playing no round."""
+        key, target = stream_key(self.batch.seed), (self.batch.blank_sheet(1), 0)
+        for p, name in enumerate(self.batch.names):
+            kind = self.fresh[p].dtype, type(self.trajectory), getattr(self.batch.system, "dimension", 0)
+            if kind not in _ready:
+                announce(progress, f"compiling {name}")
+                self.play_block(p, target, key, 0, *self.trajectory.block(key, 0, 0))
+                self.write(p, target)
+                _ready.add(kind)
+        announce(progress, "playing")
+
+    def play_run(self, place: int) -> None:
+        """Play one run with every policy, unless all is stopped."""
+        game, batch = self.game, self.batch
+        key = stream_key(batch.seed, batch.runs[place])
+        for memory, fresh, measures in zip(self.memories, self.fresh, self.measures, strict=True):
+            memory[:] = fresh
+            measures.clear()
+        target = game.kept.row(place)
+        for first in range(0, batch.rounds, game.block_rounds):
+            if game.stop.is_set():
                 return
-            n = min(self.block_rounds, self.rounds - first)
-            means, best, noise = desk.trajectory.block(key, first, n)
-            for p in range(len(self.specs)):
+            n = min(game.block_rounds, batch.rounds - first)
+            means, best, noise = self.trajectory.block(key, first, n)
+            for p in range(len(batch.specs)):
                 played = 0
-                while played < n and not self._stop.is_set():
-                    rows = slice(played, min(n, self._offer(desk, first + played) - first))
-                    played += self._play_block(
-                        desk, p, position, key, first + played, means[rows], best[rows], noise[rows]
+                while played < n and not game.stop.is_set():
+                    rows = slice(played, min(n, self.offer(first + played) - first))
+                    played += self.play_block(
+                        p, target, key, first + played, means[rows], best[rows], noise[rows]
                     )
-                self._done += n
-        if self._stop.is_set():
+                game.done += n
+        if game.stop.is_set():
             return
-        for p, measures in enumerate(desk.measures):
-            self.sums[p, position] = measures.history
-            self.pulls[p, position] = measures.pulls_history
+        for p in range(len(batch.specs)):
+            if not self.write(p, target):
+                batch.check_finite(place, target[0].rows(target[1], target[1] + 1))
+        game.kept.close(place, place + 1)
 
-    def _offer(self, desk: _Desk, round: int) -> int:
+    def offer(self, round: int) -> int:
         """Let the arms be chosen that are there in this round; the round in which that changes."""
-        place = int(np.searchsorted(self._spans, round, side="right"))
-        np.logical_not(self._off[self._spans[place - 1]], out=desk.available)
-        return int(self._spans[place])
+        off, spans = self.game.off, self.game.spans
+        place = int(np.searchsorted(spans, round, side="right"))
+        np.logical_not(off[spans[place - 1]], out=self.available)
+        return int(spans[place])
 
-    def _play_block(
-        self, desk: _Desk, p: int, position: int, key: Any, first: int, means: Any, best: Any, noise: Any
+    def write(self, p: int, target: tuple[Sheet, int]) -> bool:
+        """Write the measures of a run of policy `p` where they belong; whether they are finite."""
+        (sheet, row), measures = target, self.measures[p]
+        return bool(write_measures(measures.history, measures.pulls_history, p, row, *sheet[:5]))
+
+    def play_block(
+        self,
+        p: int,
+        target: tuple[Sheet, int],
+        key: np.uint64,
+        first: int,
+        means: Array,
+        best: Array,
+        noise: Array,
     ) -> int:
-        measures = desk.measures[p]
+        """Let policy `p` play some rounds; how many it played before it asked for attention."""
+        (sheet, row), measures = target, self.measures[p]
         played: int = play_block(
-            desk.memories[p],
-            desk.scores,
-            desk.available,
+            self.memories[p],
+            self.scores,
+            self.available,
             key,
             first,
             means,
             best,
             noise,
-            self.checkpoints,
+            self.batch.checkpoints,
             measures.totals,
             measures.pulls,
             measures.history,
             measures.pulls_history,
-            self.choices[p, position],
-            self.rewards[p, position],
+            sheet.choice[p, row],
+            sheet.received[p, row],
         )
         if played < 0:
-            self.specs[p].attend(desk.memories[p])
+            self.batch.specs[p].attend(self.memories[p])
         return abs(played)
-
-
-class _Desk:
-    """What one thread works on: never one per run, since a memory may take many megabytes."""
-
-    def __init__(self, batch: Batch) -> None:
-        k = batch.system.arms
-        self.trajectory = trajectory(batch.system, batch.block_rounds)
-        self.fresh = [spec.memory() for spec in batch.specs]
-        self.memories = [memory.copy() for memory in self.fresh]
-        self.measures = [Measures(k, len(batch.checkpoints)) for _ in batch.specs]
-        self.scores = np.zeros((k, 3))
-        self.available = np.ones(k, np.bool_)
-
-    def begin(self) -> None:
-        """Forget the run before."""
-        for memory, fresh, measures in zip(self.memories, self.fresh, self.measures, strict=True):
-            memory[:] = fresh
-            measures.clear()

@@ -15,14 +15,16 @@ from typing import Any, Protocol
 import numpy as np
 
 from kalmanbandits.compilation import entry, jit
+from kalmanbandits.errors import Array
 from kalmanbandits.filtering.kalman import dot
+from kalmanbandits.policies.spec import Memory
 from kalmanbandits.streams import INITIAL_STATE, MEASUREMENT, PROCESS, fill_normals, normal
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 from kalmanbandits.systems.properties import semidefinite_cholesky
 from kalmanbandits.systems.replay import Replay
 
 
-def environment(system: LinearGaussianSystem) -> Any:
+def environment(system: LinearGaussianSystem) -> Memory:
     """The record (an array of one) from which a run's trajectory is drawn."""
     d, k = system.dimension, system.arms
     fields: list[tuple[Any, ...]] = [
@@ -35,7 +37,7 @@ def environment(system: LinearGaussianSystem) -> Any:
         ("z", "f8", (d,)),
         ("next", "f8", (d,)),
     ]
-    record = np.zeros(1, np.dtype(fields, align=True))
+    record: Memory = np.zeros(1, np.dtype(fields, align=True))
     record["transition"] = system.transition
     record["actions"] = system.actions
     record["factor"] = semidefinite_cholesky(system.process_noise)
@@ -48,7 +50,7 @@ def environment(system: LinearGaussianSystem) -> Any:
 class Trajectory(Protocol):
     """A run's rounds, block by block, in room that is used again for every block."""
 
-    def block(self, key: Any, first: int, rounds: int) -> tuple[Any, Any, Any]:
+    def block(self, key: np.uint64, first: int, rounds: int) -> tuple[Array, Array, Array]:
         """Means (rounds, k), the best of each round and the noise, from round `first` of the run `key` on."""
 
 
@@ -67,7 +69,7 @@ class Drawn:
         self.best = np.empty(most)
         self.noise = np.empty(most)
 
-    def block(self, key: Any, first: int, rounds: int) -> tuple[Any, Any, Any]:
+    def block(self, key: np.uint64, first: int, rounds: int) -> tuple[Array, Array, Array]:
         """Draw the next rounds."""
         block = self.means[:rounds], self.best[:rounds], self.noise[:rounds]
         draw_block(self.environment, key, first, self.normals, *block)
@@ -84,7 +86,7 @@ class Recorded:
         self.best = np.empty(most)
         self.noise = np.zeros(most)
 
-    def block(self, key: Any, first: int, rounds: int) -> tuple[Any, Any, Any]:
+    def block(self, key: np.uint64, first: int, rounds: int) -> tuple[Array, Array, Array]:
         """Copy the next rows."""
         rows = slice(first, first + rounds)
         self.means[:rounds] = self.replay.table[rows]

@@ -1,15 +1,15 @@
-"""Compiling the kernels for a card: what numba-cuda is told beyond the kernels' own source.
+"""Compiling the kernels for a GPU: what numba-cuda is told beyond the kernels' own source.
 
 The kernels are those of the CPU, unchanged. For the length of one compilation these rules hold:
 
-* a verb (`score`, `update`, `peek`) is the policy's own function;
-* two functions of `streams` are written in 32-bit integers, which suit the card, and give the same bits;
+* a verb (`score`, `update`, `peek`, `first_of_tied`) is the policy's own function;
+* two functions of `streams` are written in 32-bit integers, which suit a GPU, and give the same bits;
   in single precision with a quarter of the table, which is what limits, and an error still below rounding;
 * constant arrays lie in global memory: constant memory answers one address at a time, and the table of the
   normal deviates is read at another address by every thread;
 * in single precision, wherever Numba would compute in float64 it computes in float32: literals, quotients of
   integers, products of an integer and a float32. So no kernel needs to know of single precision. Quotients
-  and roots are the card's quick ones, right to two units in the last place.
+  and roots are the GPU's quick ones, right to two units in the last place.
 
 numba-cuda has no public place for such rules: they are put on its contexts and taken off again.
 """
@@ -20,7 +20,7 @@ import contextlib
 import functools
 import importlib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
@@ -42,11 +42,13 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # without numba-cuda: that Numba's own CUDA target is an old one
     cuda: Any = importlib.import_module("numba.cuda")
 
+Source = Callable[..., Any]  # a kernel, or a function that kernels call
+
 SIMULATED = bool(config.ENABLE_CUDASIM)  # type: ignore[attr-defined]
 
 
 def load_compiler() -> None:
-    """Load the library that compiles for cards: numba-cuda comes without it."""
+    """Load the library that compiles for GPUs: numba-cuda comes without it."""
     importlib.import_module("numba.cuda.cudadrv.nvvm").NVVM()
 
 
@@ -58,16 +60,18 @@ _M0, _M1 = np.uint32(0xD2511F53), np.uint32(0xCD9E8D57)
 _W0, _W1 = np.uint32(0x9E3779B9), np.uint32(0xBB67AE85)
 
 
-def instruction(text: str, results: int) -> Any:
-    """A function of two 32-bit words, with one or two results, that is one instruction of the card.
+def instruction(text: str, results: int) -> Source:
+    """A function of two 32-bit words, with one or two results, that is one instruction of the GPU.
 
-    Numba does all its integer arithmetic in 64 bits, and the card's compiler does not see through that.
+    Numba does all its integer arithmetic in 64 bits, and the GPU's compiler does not see through that.
     """
     pair: Any = types.UniTuple(types.uint32, 2)  # type: ignore[no-untyped-call]
     kind = pair if results == 2 else types.uint32
 
-    def made(context: Any, a: Any, b: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, words: Any) -> Any:
+    def made(context: object, a: object, b: object) -> tuple[object, Source]:
+        def generate(
+            context: Any, builder: ir.IRBuilder, signature: object, words: Sequence[ir.Value]
+        ) -> ir.Value:
             word = ir.IntType(32)
             result = ir.LiteralStructType([word, word]) if results == 2 else word
             asm = ir.InlineAsm(ir.FunctionType(result, [word, word]), text, "=r," * results + "r,r")
@@ -78,7 +82,8 @@ def instruction(text: str, results: int) -> Any:
 
         return kind(types.uint32, types.uint32), generate
 
-    return importlib.import_module("numba.cuda.extending").intrinsic(made)
+    made_known: Source = importlib.import_module("numba.cuda.extending").intrinsic(made)
+    return made_known
 
 
 if not SIMULATED:
@@ -100,7 +105,7 @@ def philox(block: Any, purpose: Any, key: Any) -> Any:
 
 
 @functools.cache
-def make_normal_from_word(pieces: int) -> Any:
+def make_normal_from_word(pieces: int) -> Source:
     """`streams.normal_from_word` with words of 32 bits: an octave is a number of leading zeros.
 
     The leading one is left among the bits of the piece, so that the table begins with rows that nothing
@@ -135,29 +140,31 @@ class Rules:
             verbs.score: kernel.score,
             verbs.update: kernel.update,
             verbs.peek: kernel.peek,
+            verbs.first_of_tied: kernel.first_of_tied,
             cpu_philox: philox,
             cpu_normal_from_word: make_normal_from_word(PIECES[precision]),
         }
-        self.functions: dict[Any, Any] = {}
+        self.functions: dict[Source, Source] = {}
 
-    def device_function(self, function: Any) -> Any:
-        """`function`, of Python or of the CPU, as one for the card: compiled under these rules alone."""
+    def device_function(self, function: Source) -> Source:
+        """`function`, of Python or of the CPU, as one for the GPU: compiled under these rules alone."""
         function = self.instead.get(function, function)
         source = getattr(function, "py_func", function)
         if source not in self.functions:
             self.functions[source] = cuda.jit(source, device=True, forceinline=True)
         return self.functions[source]
 
-    def value(self, value: Any) -> Any:
+    def value(self, value: object) -> object:
         """What stands for a global value of the source."""
         compiled = isinstance(value, Dispatcher) and value not in self.functions.values()
-        if compiled or (isinstance(value, FunctionType) and value.__module__.startswith("kalmanbandits.")):
+        ours = isinstance(value, FunctionType) and value.__module__.startswith("kalmanbandits.")
+        if callable(value) and (compiled or ours):
             return self.device_function(value)
         if self.narrow and isinstance(value, np.ndarray) and value.dtype == np.float64:
             return value.astype(np.float32)
         return value
 
-    def type(self, found: Any) -> Any:
+    def type(self, found: types.Type) -> types.Type:
         """What stands for a type that Numba found."""
         if not self.narrow:
             return found
@@ -165,7 +172,13 @@ class Rules:
             return types.NumberClass(types.float32)
         return types.float32 if found == types.float64 else found
 
-    def signature(self, resolve: Callable[..., Any], function: Any, arguments: Any, keywords: Any) -> Any:
+    def signature(
+        self,
+        resolve: Callable[..., Any],
+        function: object,
+        arguments: tuple[types.Type, ...],
+        keywords: object,
+    ) -> object:
         """The signature of a call; where it would compute in float64, that of the same in float32."""
         found = resolve(function, arguments, keywords)
         if not self.narrow or found is None or types.float64 not in (found.return_type, *found.args):
@@ -178,9 +191,9 @@ class Rules:
 def compiling(
     kernel: verbs.Kernel, precision: str, capability: tuple[int, int] | None = None
 ) -> Iterator[Rules]:
-    """Compile for the card inside this: with the policy's functions, and in this precision.
+    """Compile for the GPU inside this: with the policy's functions, and in this precision.
 
-    With a `capability` no card is asked for its own.
+    With a `capability` no GPU is asked for its own.
     """
     dispatcher: Any = importlib.import_module("numba.cuda.dispatcher")
     nvvm: Any = importlib.import_module("numba.cuda.cudadrv.nvvm")
@@ -190,7 +203,7 @@ def compiling(
     value_type, function_type = typing.resolve_value_type, typing.resolve_function_type
     unify, constant_array = typing.unify_types, target.make_constant_array
 
-    def in_global_memory(builder: Any, kind: Any, values: Any) -> Any:
+    def in_global_memory(builder: ir.IRBuilder, kind: types.Type, values: object) -> object:
         space, nvvm.ADDRSPACE_CONSTANT = nvvm.ADDRSPACE_CONSTANT, nvvm.ADDRSPACE_GLOBAL
         try:
             array = constant_array(builder, kind, rules.value(values))

@@ -1,52 +1,70 @@
-"""The one CUDA kernel: some rounds of one run of one policy in every thread.
+"""The CUDA kernels: some rounds of one run of one policy in every thread, and what follows the last round.
 
     draw ► look ► peek ► select ► reward ► measure ► learn ► advance
 
 The functions are those of the CPU. Four rounds at a time have the deviates they need in whole blocks of the
-generator, whatever the dimension of the state. Sums are written down at a checkpoint, or at the end of a
-launch, and begin anew: single precision then loses nothing over many rounds, and the host adds them up.
+generator, whatever the dimension of the state. Sums are written down at a checkpoint and begin anew, so that
+single precision loses nothing over many rounds; a second kernel adds them up in double precision, in the
+layout of the dataset. Between two launches what has come since the last checkpoint is laid aside, in one row
+more than there are checkpoints: no sum depends on where the launches were cut.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numba.core import types
+from numba.core.typing.templates import Signature
+from numpy.typing import DTypeLike
 
+from kalmanbandits.policies.spec import Memory
 from kalmanbandits.policies.verbs import KERNELS, learn, peek, select
 from kalmanbandits.simulation.environment import advance, look, start
-from kalmanbandits.simulation.gpu_compiler import SIMULATED, compiling, cuda
+from kalmanbandits.simulation.gpu_cache import GpuKernelCache
+from kalmanbandits.simulation.gpu_compiler import SIMULATED, Source, compiling, cuda
 from kalmanbandits.streams import MEASUREMENT, PROCESS, normal_from_word, philox
 
 
-def word_type(precision: str) -> Any:
+class GpuKernel(Protocol):
+    """A compiled kernel: `kernel[blocks, threads, stream](*arguments)` launches it."""
+
+    overloads: Mapping[object, Any]
+
+    def __getitem__(self, sizes: tuple[object, ...]) -> Callable[..., None]:
+        """Set the sizes of a launch."""
+
+
+def word_type(precision: str) -> np.dtype[np.uint64] | np.dtype[np.uint32]:
     """Memories travel as words as wide as their numbers."""
-    return np.dtype(np.uint64 if precision == "float64" else np.uint32)
+    return np.dtype(np.uint64) if precision == "float64" else np.dtype(np.uint32)
 
 
-def card_dtype(dtype: Any, precision: str) -> Any:
-    """The type of a record on the card: in single precision its 8-byte numbers take 4."""
+def gpu_dtype(dtype: np.dtype[np.void], precision: str) -> np.dtype[np.void]:
+    """The type of a record on the GPU: in single precision its 8-byte numbers take 4."""
     if precision == "float64":
         return dtype
     fields = []
-    for name in dtype.names:
+    for name in dtype.names or ():
         base, shape = dtype[name].subdtype or (dtype[name], ())
         fields.append((name, np.dtype(f"{base.kind}4") if base.itemsize == 8 else base, shape))
     return np.dtype(fields, align=True)
 
 
-def card_record(record: Any, precision: str) -> Any:
-    """A record (an array of one) as the card has it."""
-    result = np.zeros(1, card_dtype(record.dtype, precision))
-    for name in record.dtype.names:
+def gpu_record(record: Memory, precision: str) -> Memory:
+    """A record (an array of one) as the GPU has it."""
+    if precision == "float64":
+        return record
+    result: Memory = np.zeros(1, gpu_dtype(record.dtype, precision))
+    for name in record.dtype.names or ():
         result[name] = record[name]
     return result
 
 
-def make_play(d: int, k: int, precision: str, trace: bool) -> Any:
+def make_play(d: int, k: int, precision: str, trace: bool) -> Source:
     """The function that plays rounds `first` … `last` − 1 of thread `i`; sizes are constants in it."""
     real = np.dtype(precision)
     quarter, together = d // 4, d % 4 != 0
@@ -71,18 +89,18 @@ def make_play(d: int, k: int, precision: str, trace: bool) -> Any:
         xi, available = cuda.local.array(draws, real), cuda.local.array(k, np.bool_)
         for a in range(k):
             available[a] = True
-        point = 0
+        point, aside = 0, checkpoints.shape[0]
+        regret, total, squares, predicted = 0.0, 0.0, 0.0, 0
         if first == 0:
             start(env, z, key)
-            for c in range(checkpoints.shape[0]):
-                sums[i, c, 0], sums[i, c, 1], sums[i, c, 2], counts[i, c, 0] = 0.0, 0.0, 0.0, 0
         else:
             for j in range(d):
                 z[j] = states[i, j]
             while checkpoints[point] <= first:
                 point += 1
-        regret, total, squares, predicted = 0.0, 0.0, 0.0, 0
-        t, stop = first, min(checkpoints[point], last)
+            regret, total, squares = sums[i, aside, 0], sums[i, aside, 1], sums[i, aside, 2]
+            predicted = counts[i, aside, 0]
+        t, stop = first, checkpoints[point]
         while t < last:
             block = np.uint64(t // 4)
             w0, w1, w2, w3 = philox(block, MEASUREMENT, key)
@@ -94,10 +112,10 @@ def make_play(d: int, k: int, precision: str, trace: bool) -> Any:
                 arm = select(memory, scores, available, key, t)
                 # An index that is not known when compiling would force the arrays out of the registers, and
                 # the compiler makes one of `a == arm`: hence the last `a` that is not above it.
-                mean, prediction = means[0], scores[0, 0]
+                mean, prediction, chosen = means[0], scores[0, 0], 0
                 for a in range(1, k):
                     if a <= arm:
-                        mean, prediction = means[a], scores[a, 0]
+                        mean, prediction, chosen = means[a], scores[a, 0], a
                 w = (w0 if j == 0 else w1) if j < 2 else (w2 if j == 2 else w3)
                 reward = mean + env.deviation * normal_from_word(w)
                 regret += best - mean
@@ -106,28 +124,28 @@ def make_play(d: int, k: int, precision: str, trace: bool) -> Any:
                 if error == error:  # not NaN: the policy had predicted something
                     squares += error * error
                     predicted += 1
-                learn(memory, arm, reward)
+                learn(memory, chosen, reward)
                 if together:
                     advance(env, z, following, xi[j * d : (j + 1) * d])
                 else:
                     draw(xi, np.uint64(t * quarter), quarter, key)
                     advance(env, z, following, xi)
                 if trace:
-                    choices[i, t], rewards[i, t] = arm, reward
+                    choices[i, t], rewards[i, t] = chosen, reward
                 t += 1
                 if t == stop:
-                    sums[i, point, 0] += regret
-                    sums[i, point, 1] += total
-                    sums[i, point, 2] += squares
-                    counts[i, point, 0] += predicted
+                    sums[i, point, 0], sums[i, point, 1], sums[i, point, 2] = regret, total, squares
+                    counts[i, point, 0] = predicted
                     for a in range(k):
                         counts[i, point, a + 1] = memory.pulls[a]
                     regret, total, squares, predicted = 0.0, 0.0, 0.0, 0
                     if t < last:
                         point += 1
-                        stop = min(checkpoints[point], last)
+                        stop = checkpoints[point]
         for j in range(d):
             states[i, j] = z[j]
+        sums[i, aside, 0], sums[i, aside, 1], sums[i, aside, 2] = regret, total, squares
+        counts[i, aside, 0] = predicted
 
     return play
 
@@ -140,7 +158,7 @@ def draw(xi: Any, block: Any, blocks: Any, key: Any) -> None:
         xi[4 * b + 2], xi[4 * b + 3] = normal_from_word(w2), normal_from_word(w3)
 
 
-def make_kernel(play: Any, kind: Any, precision: str, place: str, block: int) -> Any:
+def make_kernel(play: Source, kind: np.dtype[np.void], precision: str, place: str, block: int) -> Source:
     """The kernel around `play`; `kind` is the memory's type, `place` where memories lie."""
     word = word_type(precision)
     size = kind.itemsize // word.itemsize
@@ -187,25 +205,57 @@ def make_kernel(play: Any, kind: Any, precision: str, place: str, block: int) ->
     return kernel
 
 
-def signature(env_type: Any, precision: str) -> Any:
-    """The types of the kernel's arguments."""
+def make_finish() -> Source:
+    """The kernel that adds up the sums of each thread: regret, reward, prediction error and pulls in one row.
+
+    `reals` and `wholes` are the same memory, (threads, (3 + k) · checkpoints) words of 8 bytes.
+    """
+
+    def finish(sums: Any, counts: Any, reals: Any, wholes: Any) -> None:
+        i = cuda.grid(1)
+        if i < reals.shape[0]:
+            points, k = counts.shape[1] - 1, counts.shape[2] - 1
+            regret, total, squares, predicted = 0.0, 0.0, 0.0, 0
+            for c in range(points):
+                regret += sums[i, c, 0]
+                total += sums[i, c, 1]
+                squares += sums[i, c, 2]
+                predicted += counts[i, c, 0]
+                reals[i, c], reals[i, points + c] = regret, total
+                reals[i, 2 * points + c] = math.sqrt(squares / predicted) if predicted > 0 else math.nan
+                for a in range(k):
+                    wholes[i, 3 * points + c * k + a] = counts[i, c, a + 1]
+
+    return finish
+
+
+def block_type(dtype: DTypeLike, dimensions: int) -> types.Array:
+    """The type of a C-ordered array."""
     from numba.np.numpy_support import from_dtype
 
-    def block(dtype: Any, dimensions: int) -> Any:
-        return types.Array(from_dtype(np.dtype(dtype)), dimensions, "C")
+    return types.Array(from_dtype(np.dtype(dtype)), dimensions, "C")
 
-    word, real = word_type(precision), np.dtype(precision)
+
+def signature(env_type: np.dtype[np.void], precision: str) -> Signature:
+    """The types of the arguments of the kernel that plays."""
+    word, real, block = word_type(precision), np.dtype(precision), block_type
     work = (block(env_type, 1), block(word, 2), block(np.int32, 1), block(np.uint64, 1))
     where = (block(word, 2), block(np.int64, 1), block(real, 2), block(real, 3), block(np.int32, 3))
     return types.void(*work, types.int64, types.int64, *where, block(np.int32, 2), block(real, 2))
+
+
+def finish_signature(precision: str) -> Signature:
+    """The types of the arguments of the kernel that adds up."""
+    sums, counts = block_type(precision, 3), block_type(np.int32, 3)
+    return types.void(sums, counts, block_type(np.float64, 2), block_type(np.int64, 2))
 
 
 class Kind(NamedTuple):
     """All that a compilation depends on."""
 
     kernel: str
-    memory: Any
-    env: Any
+    memory: np.dtype[np.void]
+    env: np.dtype[np.void]
     dimension: int
     arms: int
     precision: str
@@ -214,25 +264,52 @@ class Kind(NamedTuple):
     block: int
 
 
-def build(kind: Kind, device_function: Callable[[Any], Any]) -> Any:
+def build(kind: Kind, device_function: Callable[[Source], Source]) -> Source:
     """The kernel of a kind, in Python."""
     play = make_play(kind.dimension, kind.arms, kind.precision, kind.trace)
     return make_kernel(device_function(play), kind.memory, kind.precision, kind.place, kind.block)
 
 
 @functools.cache
-def compiled(kind: Kind) -> Any:
-    """The kernel of a kind, ready to launch; compiled once in a process."""
+def compiled(kind: Kind) -> GpuKernel:
+    """The kernel of a kind, ready to launch; compiled once per process, or loaded from disk."""
+    kernel: GpuKernel
     if SIMULATED:
-        return cuda.jit(build(kind, lambda play: play))
+        kernel = cuda.jit(build(kind, lambda play: play))
+        return kernel
     with compiling(KERNELS[kind.kernel], kind.precision) as rules:
-        kernel = cuda.jit(build(kind, rules.device_function))
-        kernel.compile(signature(kind.env, kind.precision).args)
+        source = build(kind, rules.device_function)
+        kernel = _kept_on_disk(source, kind.kernel, kind, signature(kind.env, kind.precision))
     return kernel
 
 
+@functools.cache
+def compiled_finish(precision: str) -> GpuKernel:
+    """The kernel that adds up, ready to launch."""
+    if SIMULATED:
+        kernel: GpuKernel = cuda.jit(make_finish())
+        return kernel
+    return _kept_on_disk(make_finish(), "finish", precision, finish_signature(precision))
+
+
+def _kept_on_disk(source: Source, name: str, key: object, types_of_arguments: Signature) -> GpuKernel:
+    """Compile a kernel, or load it if its machine code is on disk."""
+    dispatcher = cuda.jit(source)
+    dispatcher._cache = GpuKernelCache(name, key)
+    dispatcher.compile(types_of_arguments.args)
+    kernel: GpuKernel = dispatcher
+    return kernel
+
+
+def load(kernel: GpuKernel) -> None:
+    """Have a compiled kernel on the current GPU: threads that loaded it at the same time would collide."""
+    if not SIMULATED:
+        for overload in kernel.overloads.values():
+            overload.bind()
+
+
 def assembly(kind: Kind, capability: tuple[int, int] = (9, 0)) -> str:
-    """The PTX of a kernel for a compute capability; needs the compiler and no card."""
+    """The PTX of a kernel for a compute capability; needs the compiler and no GPU."""
     with compiling(KERNELS[kind.kernel], kind.precision, capability) as rules:
         kernel = build(kind, rules.device_function)
         arguments = signature(kind.env, kind.precision)

@@ -126,3 +126,32 @@ def play_block(
     totals[0], totals[1], totals[2], totals[3] = regret, total, squares, predicted
     totals[4] = missing
     return -t if due(memory) else t
+
+
+@entry
+def write_measures(
+    history: Any,
+    pulls_history: Any,
+    p: Any,
+    row: Any,
+    regrets: Any,
+    rewards: Any,
+    errors: Any,
+    missing: Any,
+    pulls: Any,
+) -> Any:
+    """Write what was noted at the checkpoints of a run into row `row` of policy `p`.
+
+    The prediction error is NaN where nothing was predicted. Returns whether regret and reward are finite to
+    the end.
+    """
+    regret, reward, error = regrets[p, row], rewards[p, row], errors[p, row]
+    last = regret.shape[0] - 1
+    for c in range(last + 1):
+        regret[c], reward[c], missing[p, row, c] = history[c, 0], history[c, 1], history[c, 4]
+        error[c] = math.nan
+        if history[c, 3] > 0:
+            error[c] = math.sqrt(history[c, 2] / history[c, 3])
+        for a in range(pulls.shape[3]):
+            pulls[p, row, c, a] = pulls_history[c, a]
+    return math.isfinite(regret[last]) and math.isfinite(reward[last])

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kalmanbandits.errors import InvalidArgument, InvalidType, one_of, whole
 from kalmanbandits.policies.spec import Spec, check_system
-from kalmanbandits.simulation.cpu import Batch, Progress, available_cores
+from kalmanbandits.simulation.batch import Batch, Counts, Kept, KeptRuns, Labels
+from kalmanbandits.simulation.cpu import available_cores, play_on_cpu
+from kalmanbandits.simulation.moments import KeptMoments
+from kalmanbandits.simulation.progress import Progress
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 from kalmanbandits.systems.replay import Replay
 
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
 BACKENDS = ("cpu", "gpu")
 PRECISIONS = ("float64", "float32")
+KEEP = ("runs", "moments")
 
 
 def simulate(
@@ -34,29 +38,69 @@ def simulate(
     progress: Progress | None = None,
     backend: str = "cpu",
     precision: str = "float64",
+    keep: str = "runs",
 ) -> xarray.Dataset:
     """Let every policy play the same `runs` trajectories of `system`, `rounds` rounds each.
 
-    Regret is against the clairvoyant, who knows the state:  R_n = Σ_t max_a c_a'z_t − c_{A_t}'z_t. `system`
-    may be a table of rewards instead, a `Replay`: then `rounds` is by default its length, every run plays the
-    same rows, and the clairvoyant takes the best cell of each.
+    Regret is against the clairvoyant, who knows the state:  R_n = Σ_t max_a c_a'z_t − c_{A_t}'z_t.
 
-    Returns an xarray dataset over policy × run × checkpoint. `checkpoint` counts rounds done, the last is
-    `rounds`. `regret` and `reward` are cumulative, `pulls` counts by arm (one dimension more), and
-    `prediction_error` is the root-mean-square one-step error so far (NaN for a policy that predicts
-    nothing). `missing` counts the rewards that never came: choices of a cell that a table lacks. They add
-    nothing to `reward`, and to `regret` as if the mean of the row's other cells had come. With
-    `trace=True` also `choice` and `received` over policy × run × round.
+    The same seed gives bit-equal results whatever the number of `threads` or GPUs and whatever other policies
+    take part. Runs have numbers: two calls for runs 0–9 and 10–19 equal one for 0–19.
 
-    `checkpoints` is how many, evenly spaced, or the rounds themselves. Runs are numbered from `first_run`:
-    two calls for runs 0–9 and 10–19 equal one for 0–19. The same seed gives bit-equal results whatever the
-    number of `threads` and whatever other policies take part. `progress(done, total)` is called now and then
-    from the calling thread, in rounds times policies.
+    Parameters
+    ----------
+    system
+        Where rewards come from. A table of rewards, a `Replay`, serves too: every run plays the same rows,
+        and the clairvoyant takes the best cell of each.
+    policies
+        What plays, by label.
+    rounds
+        How many rounds per run; for a table at most its length, which is the default.
+    runs
+        How many runs.
+    seed
+        Of all randomness, 0 … 2⁶⁴ − 1.
+    checkpoints
+        After which rounds measures are kept: how many, evenly spaced, or the rounds themselves. The last
+        one is always `rounds`.
+    first_run
+        The number of the first run; numbers end below 2⁶⁴.
+    trace
+        Whether to keep every choice and reward too.
+    threads
+        Of the CPU; by default as many as it has cores.
+    progress
+        `progress(done, total)` is called now and then from the calling thread, in rounds times policies. If
+        it has a method `stage(text)`, that hears of compilation: see `simulation.progress.Progress`.
+    backend
+        `"cpu"`, or `"gpu"` for all NVIDIA GPUs of the machine: the same choices, and sums that differ by
+        rounding alone.
+    precision
+        `"float64"`, or on the GPU `"float32"`: twice as fast, equal in law, not number by number.
+    keep
+        `"runs"`, or `"moments"`: mean, variance and covariance over runs, whose memory does not grow with
+        the number of runs.
 
-    `backend="gpu"` plays on an NVIDIA card: the same choices, and sums that differ by rounding alone. There
-    `precision="float32"` is twice as fast; its results are equal in law, not number by number. `threads` are
-    the CPU's.
+    Returns
+    -------
+    xarray.Dataset
+        With `keep="runs"`, over policy × run × checkpoint, where `checkpoint` counts rounds done:
 
+        * `regret`, `reward`: cumulative;
+        * `pulls`: how often each arm was chosen (× arm);
+        * `prediction_error`: the root mean square of the one-step errors so far, NaN for a policy that
+          predicts nothing;
+        * `missing`: choices of a cell that a table lacks. They add nothing to `reward`, and to `regret` as
+          if the mean of the row's other cells had come;
+        * with `trace`, `choice` and `received` over policy × run × round.
+
+        With `keep="moments"`, over policy × checkpoint (`pulls`: × arm), for each of these measures
+        `{measure}_mean` and `{measure}_variance` (of one run, unbiased; NaN for a single run), and for
+        regret and reward `{measure}_covariance` over policy × other × checkpoint. The attribute `runs` is
+        their number. `statistics.moments.Moments.from_dataset` makes intervals from it.
+
+    Examples
+    --------
     >>> from kalmanbandits.systems import rotation
     >>> from kalmanbandits.policies import UBSS, Random
     >>> system = rotation(theta=5 * np.pi / 8)
@@ -66,21 +110,35 @@ def simulate(
     True
     """
     check_backend(backend, precision, system)
-    specs = _check_policies(policies, check_source(system))
-    rounds, runs = _check_rounds(rounds, system), whole("runs", runs, 1)
-    first_run = whole("first_run", first_run, 0)
-    points = check_checkpoints(checkpoints, rounds)
+    if one_of("keep", keep, KEEP) == "moments" and trace:
+        raise InvalidArgument(
+            'keep must be "runs" with trace=True, got "moments" (a trace is kept run by run)'
+        )
+    runs, first_run = whole("runs", runs, 1), whole("first_run", first_run, 0)
+    if first_run + runs > 2**64:
+        raise InvalidArgument(
+            f"first_run must be at most 2**64 - runs, got {first_run} for {runs} runs (later runs would "
+            "repeat those from 0 on)"
+        )
+    rounds = _check_rounds(rounds, check_source(system))
     workers = available_cores() if threads is None else whole("threads", threads, 1)
-    numbers = range(first_run, first_run + runs)
-    what = (system, specs, rounds, numbers, whole("seed", seed, 0), points, trace)
+    batch = _batch(
+        system,
+        policies,
+        rounds,
+        range(first_run, first_run + runs),
+        whole("seed", seed, 0),
+        check_checkpoints(checkpoints, rounds),
+        trace,
+    )
+    kept = keep_as(keep, batch)
     if backend == "gpu":
-        from kalmanbandits.simulation.gpu import CardBatch
+        from kalmanbandits.simulation.gpu import play_on_gpu
 
-        batch: Batch = CardBatch(*what, names=list(policies), precision=precision)
+        play_on_gpu([(batch, kept)], precision, progress)
     else:
-        batch = Batch(*what)
-    batch.run(workers, progress)
-    return _dataset(batch, list(policies))
+        play_on_cpu(batch, kept, workers, progress)
+    return kept.dataset()
 
 
 World = tuple[LinearGaussianSystem, Mapping[str, Spec], range]
@@ -92,17 +150,50 @@ def simulate_together(
     seed: int,
     checkpoints: int | Sequence[int],
     progress: Progress | None = None,
+    keep: str = "runs",
 ) -> list[xarray.Dataset]:
-    """Many simulations at once on the card, each a system, its policies and its runs: all share launches."""
-    from kalmanbandits.simulation.gpu import CardBatch, play_together
+    """Many simulations at once on the GPU, which share launches.
 
-    points, batches = check_checkpoints(checkpoints, rounds), []
+    Parameters
+    ----------
+    worlds
+        Each a system, its policies and its runs.
+    rounds, seed, checkpoints, progress, keep
+        As in `simulate`, the same for all.
+
+    Returns
+    -------
+    list of xarray.Dataset
+        What `simulate(..., backend="gpu")` would return for each.
+    """
+    from kalmanbandits.simulation.gpu import play_on_gpu
+
+    points, pairs = check_checkpoints(checkpoints, rounds), []
     for system, policies, runs in worlds:
         check_backend("gpu", "float64", system)
-        what = (system, _check_policies(policies, system), rounds, runs, seed, points, False)
-        batches.append(CardBatch(*what, names=list(policies), precision="float64"))
-    play_together(batches, progress)
-    return [_dataset(batch, list(batch.names)) for batch in batches]
+        batch = _batch(system, policies, rounds, runs, seed, points, False)
+        pairs.append((batch, keep_as(keep, batch)))
+    play_on_gpu(pairs, "float64", progress)
+    labels: Labels = {}
+    return [kept.dataset(labels) for _, kept in pairs]
+
+
+def keep_as(keep: str, batch: Batch) -> Kept:
+    """Where the measures of a simulation go."""
+    return KeptMoments(batch) if one_of("keep", keep, KEEP) == "moments" else KeptRuns(batch)
+
+
+def _batch(
+    system: LinearGaussianSystem | Replay,
+    policies: Mapping[str, Spec],
+    rounds: int,
+    runs: range,
+    seed: int,
+    points: Counts,
+    trace: bool,
+) -> Batch:
+    specs = _check_policies(policies, system)
+    return Batch(system, tuple(policies), specs, rounds, runs, seed, points, trace)
 
 
 def check_backend(backend: str, precision: str, system: LinearGaussianSystem | Replay) -> None:
@@ -110,16 +201,16 @@ def check_backend(backend: str, precision: str, system: LinearGaussianSystem | R
     one_of("backend", backend, BACKENDS)
     one_of("precision", precision, PRECISIONS)
     if backend == "gpu":
-        from kalmanbandits.simulation.gpu import check_card
+        from kalmanbandits.simulation.gpu import check_gpu
 
-        check_card(check_source(system))
+        check_gpu(check_source(system))
     elif precision != "float64":
         raise InvalidArgument(
             f'precision must be "float64" on the CPU, got {precision!r} (single needs backend="gpu")'
         )
 
 
-def check_source(system: Any) -> LinearGaussianSystem | Replay:
+def check_source(system: object) -> LinearGaussianSystem | Replay:
     """Where rewards come from: a system, or a table of them."""
     return system if isinstance(system, Replay) else check_system(system)
 
@@ -135,7 +226,7 @@ def _check_rounds(rounds: int | None, system: LinearGaussianSystem | Replay) -> 
     return rounds
 
 
-def check_checkpoints(checkpoints: int | Sequence[int], rounds: int) -> Any:
+def check_checkpoints(checkpoints: int | Sequence[int], rounds: int) -> Counts:
     """The rounds after which measures are kept, rising, the last one `rounds`."""
     if isinstance(checkpoints, (int, np.integer)):
         count = min(whole("checkpoints", checkpoints, 1), rounds)
@@ -149,7 +240,7 @@ def check_checkpoints(checkpoints: int | Sequence[int], rounds: int) -> Any:
     return points if points[-1] == rounds else np.append(points, rounds)
 
 
-def _check_policies(policies: Mapping[str, Spec], system: LinearGaussianSystem | Replay) -> list[Spec]:
+def _check_policies(policies: Mapping[str, Spec], system: LinearGaussianSystem | Replay) -> tuple[Spec, ...]:
     if not isinstance(policies, Mapping) or not policies:
         raise InvalidType(f'policies must be a dictionary such as {{"UCB": UCB(arms=2)}}, got {policies!r}')
     for name, spec in policies.items():
@@ -159,32 +250,4 @@ def _check_policies(policies: Mapping[str, Spec], system: LinearGaussianSystem |
             raise InvalidArgument(
                 f"policies[{name!r}] must have {system.arms} arms as the system has, got {spec.arms}"
             )
-    return list(policies.values())
-
-
-def _dataset(batch: Batch, names: list[str]) -> xarray.Dataset:
-    import xarray
-
-    grid = ("policy", "run", "checkpoint")
-    squares, predicted = batch.sums[..., 2], batch.sums[..., 3]
-    error = np.full(squares.shape, np.nan)
-    np.divide(squares, predicted, out=error, where=predicted > 0)
-    data: dict[str, Any] = {
-        "regret": (grid, batch.sums[..., 0]),
-        "reward": (grid, batch.sums[..., 1]),
-        "pulls": ((*grid, "arm"), batch.pulls),
-        "prediction_error": (grid, np.sqrt(error)),
-        "missing": (grid, batch.sums[..., 4].astype(np.int64)),
-    }
-    coordinates: dict[str, Any] = {
-        "policy": names,
-        "run": list(batch.runs),
-        "checkpoint": batch.checkpoints,
-        "arm": np.arange(batch.system.arms),
-    }
-    if batch.trace:
-        coordinates["round"] = np.arange(1, batch.rounds + 1)
-        data["choice"] = (("policy", "run", "round"), batch.choices)
-        data["received"] = (("policy", "run", "round"), batch.rewards)
-    attributes = {"seed": batch.seed, "rounds": batch.rounds}
-    return xarray.Dataset(data, coords=coordinates, attrs=attributes)
+    return tuple(policies.values())

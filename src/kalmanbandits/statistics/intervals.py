@@ -67,7 +67,7 @@ def mean(samples: Any, level: float = LEVEL) -> Interval:
     """
     x = _runs("samples", samples)
     centre = x.mean(axis=-1)
-    return _around(centre, _standard_error(x), x.shape[-1], level)
+    return around(centre, _standard_error(x), x.shape[-1], level)
 
 
 def paired_difference(first: Any, second: Any, level: float = LEVEL) -> Interval:
@@ -99,7 +99,7 @@ def percent_gain(ours: Any, other: Any, level: float = LEVEL) -> Interval:
     scale = np.where(defined, bottom, 1.0)
     ratio = np.where(defined, top / scale, math.nan)
     error = np.where(defined, _standard_error((x - ratio[..., None] * y) / scale[..., None]), math.inf)
-    interval = _around(100 * (1 - ratio), 100 * error, x.shape[-1], level)
+    interval = around(100 * (1 - ratio), 100 * error, x.shape[-1], level)
     low = np.where(defined, interval.low, -math.inf)
     return Interval(interval.value, low, np.where(defined, interval.high, math.inf), interval.runs)
 
@@ -187,7 +187,8 @@ def _standard_error(x: Array) -> Array:
     return np.asarray(x.std(axis=-1, ddof=1) / math.sqrt(n))
 
 
-def _around(centre: Any, error: Any, runs: int, level: float) -> Interval:
+def around(centre: Any, error: Any, runs: int, level: float = LEVEL) -> Interval:
+    """Student's interval around an estimate of a given standard error."""
     if not 0 < level < 1:
         raise InvalidArgument(f"level must lie strictly between 0 and 1, got {level}")
     width = (float(stdtrit(runs - 1, 0.5 + level / 2)) if runs > 1 else 1.0) * np.asarray(error)

@@ -4,24 +4,55 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 
-from kalmanbandits.errors import one_of, whole
+from kalmanbandits.errors import InvalidArgument, one_of, whole
 from kalmanbandits.pool import run_threads
 from kalmanbandits.simulation.cpu import available_cores
 from kalmanbandits.simulation.simulate import BACKENDS, World, simulate, simulate_together
-from kalmanbandits.studies.layout import Chunk
-from kalmanbandits.studies.results import Results
-from kalmanbandits.studies.spec import Study
-from kalmanbandits.studies.store import Store, open_store
+from kalmanbandits.studies.document.spec import Study
+from kalmanbandits.studies.store.drafts import Draft, Piece
+from kalmanbandits.studies.store.layout import Chunk, Values
+from kalmanbandits.studies.store.results import Results
+from kalmanbandits.studies.store.store import Store, open_store
+
+if TYPE_CHECKING:
+    import xarray
 
 Progress = Callable[[int, int], None]
-TOGETHER = 1 << 18  # runs of a policy that are played on the card together: enough to fill it
+TOGETHER = 1 << 18  # runs of a policy that are played on the GPU together: enough to fill it
+
+
+class Shard(NamedTuple):
+    """A fixed share of a study's chunks: the `part`-th of `of`, counted from 1."""
+
+    part: int
+    of: int
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """A shard written as `3/20`.
+
+        >>> Shard.parse("3/20")
+        Shard(part=3, of=20)
+        """
+        match = re.fullmatch(r"(\d{1,7})/(\d{1,7})", text)
+        if match is None or not 1 <= int(match[1]) <= int(match[2]):
+            raise InvalidArgument(f"shard must be PART/OF, such as 3/20, with 1 ≤ PART ≤ OF, got {text!r}")
+        return cls(int(match[1]), int(match[2]))
+
+    def chunks(self, store: Store) -> list[Chunk]:
+        """Its chunks: every `of`-th, so that shards cost about the same."""
+        return store.chunks()[self.part - 1 :: self.of]
+
+
+EVERYTHING = Shard(1, 1)
 
 
 def run_study(
@@ -32,26 +63,48 @@ def run_study(
     resume: bool = True,
     progress: Progress | None = None,
     backend: str = "cpu",
+    shard: Shard = EVERYTHING,
 ) -> Results:
-    """Play what is missing of `study` in `folder`, on `jobs` threads (default: all cores) or on a card.
+    """Play what is missing of `study` in `folder`.
 
     Killed at any moment and called again, it goes on where it was; the numbers are the same bits however
-    often that happened and whatever `jobs` is. `resume=False` starts anew. `progress(done, total)` is called
-    about ten times a second from the calling thread, in rounds times policies; the first call says what was
-    there already. A Ctrl-C or an error stops the threads within a moment and keeps every finished chunk.
-    `backend="gpu"` needs an NVIDIA card: see `simulate`.
+    often that happened and whatever `jobs` is. A store of the same study with fewer runs, policies or systems
+    grows: what it holds is kept, and only the rest is played. A Ctrl-C or an error stops the threads within a
+    moment and keeps every finished chunk.
+
+    Parameters
+    ----------
+    study
+        What to play: see `load_study`.
+    folder
+        Where the numbers go: a new or empty folder, or that of an earlier call.
+    jobs
+        The number of threads (default: all cores).
+    resume
+        False starts anew.
+    progress
+        `progress(done, total)` is called about ten times a second from the calling thread, in rounds times
+        policies; the first call says what was there already.
+    backend
+        "cpu", or "gpu" for an NVIDIA GPU: see `simulate`.
+    shard
+        Play only this share of the chunks; `merge_stores` joins the stores of several.
+
+    Returns
+    -------
+    Results
+        What the folder holds now.
     """
     import xarray  # noqa: F401 - before the threads, which all need it
-    import zarr  # noqa: F401
 
     workers = available_cores() if jobs is None else whole("jobs", jobs, 1, "the number of threads")
     one_of("backend", backend, BACKENDS)
     with open_store(study, Path(folder), resume=resume, backend=backend) as store:
         began = time.monotonic()
         try:
-            (_Work(store, workers) if backend == "cpu" else _CardWork(store, 1)).do(progress)
+            (_Work if backend == "cpu" else _GpuWork)(store, shard, workers).do(progress)
         except BaseException:
-            with contextlib.suppress(OSError):  # a full disk: the ledger as it is will do
+            with contextlib.suppress(OSError):  # a full disk: the manifest as it is will do
                 store.close(time.monotonic() - began)
             raise
         store.close(time.monotonic() - began)
@@ -65,9 +118,10 @@ class _Stopped(Exception):
 class _Work:
     """The chunks that are missing, and the threads that play them."""
 
-    def __init__(self, store: Store, workers: int) -> None:
+    def __init__(self, store: Store, shard: Shard, workers: int) -> None:
         self.store, self.study = store, store.study
-        missing = [chunk for chunk in store.chunks() if chunk not in store.ledger]
+        mine = shard.chunks(store)
+        missing = [chunk for chunk in mine if not store.has(chunk)]
         self.tasks: queue.SimpleQueue[Chunk] = queue.SimpleQueue()
         for chunk in missing:
             self.tasks.put(chunk)
@@ -75,7 +129,8 @@ class _Work:
         self.workers = min(workers, len(missing))
         self.threads = -(-workers // max(1, self.workers))
         self.stop = threading.Event()
-        self.done = sum(self.rounds(chunk) for chunk in store.ledger)
+        self.total = sum(self.rounds(chunk) for chunk in mine)
+        self.done = self.total - sum(self.rounds(chunk) for chunk in missing)
         self.under_way: dict[Chunk, int] = {}
         self.counting = threading.Lock()
 
@@ -87,26 +142,27 @@ class _Work:
     def do(self, progress: Progress | None) -> None:
         """Play everything, watched from the calling thread."""
 
-        def tell() -> None:
+        def report() -> None:
             if progress is not None:
                 with self.counting:
                     done = self.done + sum(self.under_way.values())
-                progress(done, total)
+                progress(done, self.total)
 
-        total = self.study.total_rounds
-        tell()
-        run_threads(self.work, self.workers, self.stop, tell)
-        tell()
+        report()
+        run_threads(self.work, self.workers, self.stop, report)
+        report()
 
     def work(self) -> None:
         """One thread: a chunk after the other."""
         try:
             while chunks := self.take():
-                for chunk, measures in zip(chunks, self.play(chunks), strict=True):
-                    self.store.write(chunk, measures)
+                drafts = [self.store.draft(chunk) for chunk in chunks]
+                self.play(drafts)
+                for draft in drafts:
+                    self.store.write(draft.chunk, draft.values)
                     with self.counting:
-                        self.done += self.rounds(chunk)
-                        self.under_way.pop(chunk, None)
+                        self.done += self.rounds(draft.chunk)
+                        self.under_way.pop(draft.chunk, None)
         except _Stopped:
             pass
 
@@ -119,57 +175,66 @@ class _Work:
         except queue.Empty:
             return []
 
-    def watch(self, chunk: Chunk) -> Progress:
-        """What `simulate` calls now and then while it plays `chunk`."""
+    def watch(self, chunk: Chunk, before: int = 0) -> Progress:
+        """What `simulate` calls now and then while it plays `chunk`, of which `before` rounds were there."""
 
         def note(done: int, total: int) -> None:
             with self.counting:
-                self.under_way[chunk] = done
+                self.under_way[chunk] = before + done
             if self.stop.is_set():
                 raise _Stopped
 
         return note
 
-    def world(self, chunk: Chunk) -> World:
-        """The system, the policies and the runs of a chunk."""
-        cell = self.study.cells[chunk.cell]
-        return cell.system, cell.policies, self.store.layout(chunk.cell).runs(chunk)
+    def world(self, draft: Draft, piece: Piece) -> World:
+        """The system, the policies and the runs of a piece."""
+        cell = self.study.cells[draft.chunk.cell]
+        return cell.system, {label: cell.policies[label] for label in piece.labels}, piece.runs
 
-    def play(self, chunks: Sequence[Chunk]) -> Iterator[dict[str, Any]]:
-        """The measures of each chunk."""
-        study = self.study
-        for chunk in chunks:
-            system, policies, runs = self.world(chunk)
-            result = simulate(
-                system,
-                policies,
-                rounds=study.rounds,
-                runs=len(runs),
-                seed=study.seed,
-                checkpoints=study.checkpoints,
-                first_run=runs.start,
-                threads=self.threads,
-                progress=self.watch(chunk),
-            )
-            yield {measure: result[measure].values for measure in study.measures}
+    def measures(self, result: xarray.Dataset) -> Values:
+        """What a study keeps of a simulation."""
+        return {measure: result[measure].values for measure in self.study.measures}
+
+    def play(self, drafts: Sequence[Draft]) -> None:
+        """Play what is missing of each draft."""
+        for draft in drafts:
+            for piece in draft.missing():
+                system, policies, runs = self.world(draft, piece)
+                result = simulate(
+                    system,
+                    policies,
+                    rounds=self.study.rounds,
+                    runs=len(runs),
+                    seed=self.study.seed,
+                    checkpoints=self.study.checkpoints,
+                    first_run=runs.start,
+                    threads=self.threads,
+                    progress=self.watch(draft.chunk, self.study.rounds * int(draft.have.sum())),
+                )
+                draft.put(piece, self.measures(result))
 
 
-class _CardWork(_Work):
-    """The same on a card: as many chunks at once as fill it."""
+class _GpuWork(_Work):
+    """The same on a GPU: as many chunks at once as fill it, from one thread."""
+
+    def __init__(self, store: Store, shard: Shard, workers: int) -> None:
+        super().__init__(store, shard, 1)
 
     def take(self) -> list[Chunk]:
         """So many of the next chunks."""
         chunks: list[Chunk] = []
-        while sum(len(self.world(chunk)[2]) for chunk in chunks) < TOGETHER:
+        while sum(len(self.store.layout(chunk.cell).runs(chunk)) for chunk in chunks) < TOGETHER:
             chunk = super().take()
             if not chunk:
                 break
             chunks += chunk
         return chunks
 
-    def play(self, chunks: Sequence[Chunk]) -> Iterator[dict[str, Any]]:
-        """The measures of each chunk, all played together."""
-        study, watch = self.study, self.watch(chunks[0])
-        worlds = [self.world(chunk) for chunk in chunks]
-        for result in simulate_together(worlds, study.rounds, study.seed, study.checkpoints, watch):
-            yield {measure: result[measure].values for measure in study.measures}
+    def play(self, drafts: Sequence[Draft]) -> None:
+        """Play what is missing of all drafts together."""
+        study, watch = self.study, self.watch(drafts[0].chunk)
+        pieces = [(draft, piece) for draft in drafts for piece in draft.missing()]
+        worlds = [self.world(draft, piece) for draft, piece in pieces]
+        results = simulate_together(worlds, study.rounds, study.seed, study.checkpoints, watch)
+        for (draft, piece), result in zip(pieces, results, strict=True):
+            draft.put(piece, self.measures(result))

@@ -12,7 +12,7 @@ from kalmanbandits.systems.families import (
 )
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 from kalmanbandits.systems.replay import Replay
-from kalmanbandits.systems.tables import TableError
+from kalmanbandits.systems.table_index import TableError
 
 __all__ = [
     "FAMILIES",

@@ -58,7 +58,13 @@ class AssumptionReport:
         return {entry.number: entry for entry in self.entries}[str(number)]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Plain values, for JSON.
+
+        Returns
+        -------
+        dict
+            The system, whether all holds, and a row per assumption.
+        """
         rows = [asdict(entry) | {"figures": dict(entry.figures)} for entry in self.entries]
         levels = {"levels": list(self.levels)} if self.levels else {}
         return {"system": self.system, "holds": self.holds, **levels, "assumptions": rows}
@@ -104,14 +110,26 @@ def _note(entry: Assumption, width: int) -> str:
 def check(system: LinearGaussianSystem) -> AssumptionReport:
     """Hold every assumption of the paper, and Lemma 1, against a system.
 
-    >>> from kalmanbandits.systems.families import random_walk
-    >>> [entry.number for entry in check(random_walk(arms=2)).entries if entry.holds is False]
-    ['1', '3', '4', '6', 'Lemma 1']
-
     Levels, which a fitted system carries in a state that is always 1, are told apart first: the assumptions
     are about the deviations from them.
 
     Reference: Assumptions 1 to 6 and Lemma 1.
+
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The system, with k arms and a state of d dimensions.
+
+    Returns
+    -------
+    AssumptionReport
+        Each assumption by its number: holds or not, with the figure that decides.
+
+    Examples
+    --------
+    >>> from kalmanbandits.systems.families import random_walk
+    >>> [entry.number for entry in check(random_walk(arms=2)).entries if entry.holds is False]
+    ['1', '3', '4', '6', 'Lemma 1']
     """
     parts = split_levels(system)
     inner = system if parts is None else parts.deviations

@@ -12,14 +12,29 @@ from typing import Any
 
 import tomli_w
 
-from kalmanbandits.errors import FileFormatError, InvalidArgument, InvalidType
+from kalmanbandits.errors import FileFormatError, InvalidArgument, InvalidType, shown
 from kalmanbandits.systems.families import FAMILIES
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+
+_LARGEST_FILE = 1 << 28  # bytes: a state of 3,000 dimensions
 
 
 def to_dict(system: LinearGaussianSystem) -> dict[str, Any]:
     """The six parts of a system as lists and floats; floats keep every bit through JSON and TOML.
 
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The system, with k arms and a state of d dimensions.
+
+    Returns
+    -------
+    dict
+        Lists and floats: transition, actions, process_noise, noise_variance, initial_mean,
+        initial_covariance.
+
+    Examples
+    --------
     >>> from kalmanbandits.systems.families import decoupled
     >>> to_dict(decoupled(arms=1, decay=0.0))["process_noise"]
     [[1.0]]
@@ -37,18 +52,30 @@ def to_dict(system: LinearGaussianSystem) -> dict[str, Any]:
 def from_dict(document: Mapping[str, Any]) -> LinearGaussianSystem:
     """A system from its parts, or from `family` and that family's parameters.
 
+    Parameters
+    ----------
+    document : mapping
+        The six parts, as `to_dict` returns them, or `family` and that family's parameters.
+
+    Returns
+    -------
+    LinearGaussianSystem
+        The system.
+
+    Examples
+    --------
     >>> from_dict({"family": "rotation", "theta": 1.96})
     LinearGaussianSystem(arms=2, dimension=4, spectral_radius=0.9, noise_variance=1)
     """
     if not isinstance(document, Mapping):
-        raise InvalidType(f"document must be a mapping, got {document!r} (such as what to_dict returns)")
+        raise InvalidType(f"document must be a mapping, got {shown(document)} (such as what to_dict returns)")
     given = {str(key): value for key, value in document.items()}
     if "family" not in given:
         return _call(LinearGaussianSystem, "a system", given)
     name = given.pop("family")
     if not isinstance(name, str) or name not in FAMILIES:
         raise InvalidArgument(
-            f"family must be one of {_listed(FAMILIES)}, got {name!r}{_nearest(name, FAMILIES)}"
+            f"family must be one of {_listed(FAMILIES)}, got {shown(name)}{_nearest(name, FAMILIES)}"
         )
     return _call(FAMILIES[name], f"the family {name!r}", given)
 
@@ -56,6 +83,18 @@ def from_dict(document: Mapping[str, Any]) -> LinearGaussianSystem:
 def to_toml(system: LinearGaussianSystem) -> str:
     """The system as TOML text.
 
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The system, with k arms and a state of d dimensions.
+
+    Returns
+    -------
+    str
+        TOML text.
+
+    Examples
+    --------
     >>> from kalmanbandits.systems.families import decoupled
     >>> from_toml(to_toml(decoupled(arms=2))) == decoupled(arms=2)
     True
@@ -66,22 +105,43 @@ def to_toml(system: LinearGaussianSystem) -> str:
 def from_toml(source: str | PathLike[str]) -> LinearGaussianSystem:
     """A system from TOML text or from a file: a string without `=` is a path.
 
+    Parameters
+    ----------
+    source : str or path
+        TOML text, or the path of a file: a string without `=` is a path.
+
+    Returns
+    -------
+    LinearGaussianSystem
+        The system.
+
+    Examples
+    --------
     >>> from_toml("family = 'random_walk'\\narms = 2").arms
     2
     """
     if isinstance(source, str) and "=" in source:
         text, name = source, "source"
     else:
+        if not isinstance(source, (str, PathLike)):
+            raise InvalidType(f"source must be TOML text or the path of a file, got {shown(source)}")
         path = Path(source)
-        if not path.is_file():
+        if "\0" in str(source) or not path.is_file():
             raise InvalidArgument(
-                f"source must be TOML text or the path of a file, got {str(source)!r} (no such file)"
+                f"source must be TOML text or the path of a file, got {shown(str(source))} (no such file)"
             )
-        text, name = path.read_text(encoding="utf-8"), str(path)
+        if path.stat().st_size > _LARGEST_FILE:
+            raise FileFormatError(f"{path} is too large for a system, got {path.stat().st_size} bytes")
+        try:
+            text, name = path.read_text(encoding="utf-8"), str(path)
+        except UnicodeDecodeError as error:
+            raise FileFormatError(f"{path} is not TOML: it is not text ({error})") from None
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise FileFormatError(f"{name} is not TOML: {error}") from error
+    except ValueError as error:  # a syntax error, or a number of thousands of digits
+        raise FileFormatError(f"{name} is not TOML of a system: {error}") from error
+    except RecursionError:
+        raise FileFormatError(f"{name} is not TOML of a system: it is nested too deeply") from None
     return from_dict(document)
 
 

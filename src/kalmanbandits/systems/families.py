@@ -13,6 +13,8 @@ from kalmanbandits.systems import properties
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
 _VARIANCE = "it is a variance, not a standard deviation"
+_LARGEST = 10_000  # arms, and dimensions of a state: a matrix of that size takes 800 MB
+_SIZE = "its matrices would take gigabytes"
 
 
 def rotation(
@@ -23,12 +25,30 @@ def rotation(
         Γ = [[φR, I], [0, φR]],   R = [[cos θ, sin θ], [−sin θ, cos θ]],   Q = I,   φ the `damping`,
         c_1 = (`scale`, 0, 0, 0),   c_2 = (0, `scale`, 0, 0)
 
-    Shapes: d = 4, k = 2. Every θ gives the same stationary reward variance; θ → 2π − θ swaps the arms.
-
-    >>> rotation(theta=5 * np.pi / 8).reward_variances.round()
-    array([26916., 26916.])
+    The state has four dimensions. Every θ gives the same variances of reward; θ → 2π − θ swaps the arms.
 
     Reference: eq. numerical_LGDS.
+
+    Parameters
+    ----------
+    theta : float
+        The angle θ of the rotation, in radians.
+    damping : float
+        φ, in (0, 1).
+    scale : float
+        The length of the action vectors, positive.
+    noise_variance : float
+        σ², the variance of the measurement noise, positive.
+
+    Returns
+    -------
+    LinearGaussianSystem
+        The system.
+
+    Examples
+    --------
+    >>> rotation(theta=5 * np.pi / 8).reward_variances.round()
+    array([26916., 26916.])
     """
     angle = real("theta", theta, "an angle in radians")
     damped = probability("damping", damping, "at 1 the rotation never forgets") * _turn(angle)
@@ -43,13 +63,28 @@ def autoregressive(
 
         x_a(t) = φ_a1 x_a(t−1) + … + φ_ap x_a(t−p) + ε_a(t),   X = x_a + η
 
-    Shapes: `coefficients` (k, p), a row per arm, newest lag first; `innovation_variance` scalar or (k,);
-    d = k·p.
-
-    >>> autoregressive([[0.5, 0.3], [1.2, -0.5]])
-    LinearGaussianSystem(arms=2, dimension=4, spectral_radius=0.85208, noise_variance=1)
+    The state has d = k·p dimensions.
 
     Reference: the s-step autoregressive rewards of the introduction.
+
+    Parameters
+    ----------
+    coefficients : array_like, shape (k, p)
+        A row per arm, newest lag first.
+    innovation_variance : float or array_like, shape (k,)
+        The variance of ε, of all arms or of each.
+    noise_variance : float
+        σ², the variance of the measurement noise, positive.
+
+    Returns
+    -------
+    LinearGaussianSystem
+        The system.
+
+    Examples
+    --------
+    >>> autoregressive([[0.5, 0.3], [1.2, -0.5]])
+    LinearGaussianSystem(arms=2, dimension=4, spectral_radius=0.85208, noise_variance=1)
     """
     φ = array("coefficients", coefficients, (None, None), "one row per arm, one column per lag")
     k, p = φ.shape
@@ -89,14 +124,32 @@ def random_walk(
     There is no stationary law: the start is given, variances grow linearly, and regret only means something
     over a finite horizon. `check()` says which of the paper's assumptions fail for that.
 
-    Shapes: `step_variance`, `initial_variance`, `initial_mean` scalar or (k,); d = k.
+    Reference: the Brownian restless bandits of the introduction; Assumption 1 as printed, ρ(Γ) ≤ 1.
 
+    Parameters
+    ----------
+    arms : int
+        The number k of arms.
+    step_variance : float or array_like, shape (k,)
+        The variance of a step, of all arms or of each.
+    noise_variance : float
+        σ², the variance of the measurement noise, positive.
+    initial_variance : float or array_like, shape (k,)
+        The variance of the first mean.
+    initial_mean : float or array_like, shape (k,)
+        The expectation of the first mean.
+
+    Returns
+    -------
+    LinearGaussianSystem
+        The system.
+
+    Examples
+    --------
     >>> random_walk(arms=3).is_stationary
     False
-
-    Reference: the Brownian restless bandits of the introduction; Assumption 1 as printed, ρ(Γ) ≤ 1.
     """
-    k = whole("arms", arms, 1)
+    k = whole("arms", arms, 1, _SIZE, below=_LARGEST)
     steps = _per("step_variance", step_variance, k, "arm")
     initial = _per("initial_variance", initial_variance, k, "arm")
     return LinearGaussianSystem(
@@ -123,18 +176,39 @@ def seasonal(
 
     The noise is such that season j contributes a standard deviation of `amplitude`_j to every arm.
 
-    Shapes: `periods` scalar or (m,), each at least 2 rounds; `amplitude` scalar or (m,); `phases` (k, m) in
-    radians, by default spread evenly over the arms; d = 2m.
-
-    >>> seasonal(periods=[24, 168], arms=4, amplitude=[2.0, 1.0]).reward_variances.round(9)
-    array([5.1, 5.1, 5.1, 5.1])
+    The state has d = 2m dimensions.
 
     Reference: eq. linear_dynamical_system with a block-diagonal Γ.
+
+    Parameters
+    ----------
+    periods : float or array_like, shape (m,)
+        The length of each season in rounds, at least 2.
+    arms : int
+        The number k of arms.
+    damping : float
+        φ, in (0, 1): near 1 the seasons drift slowly.
+    amplitude : float or array_like, shape (m,)
+        The standard deviation that each season adds to every arm.
+    noise_variance : float
+        σ², the variance of the measurement noise, positive.
+    phases : array_like, shape (k, m), optional
+        In radians; by default spread evenly over the arms.
+
+    Returns
+    -------
+    LinearGaussianSystem
+        The system.
+
+    Examples
+    --------
+    >>> seasonal(periods=[24, 168], arms=4, amplitude=[2.0, 1.0]).reward_variances.round(9)
+    array([5.1, 5.1, 5.1, 5.1])
     """
     lengths = array(
         "periods", np.atleast_1d(np.asarray(periods)), (None,), "one length per season, in rounds"
     )
-    m, k = len(lengths), whole("arms", arms, 1)
+    m, k = len(lengths), whole("arms", arms, 1, _SIZE, below=_LARGEST)
     if m == 0 or lengths.min() < 2:
         fault = "is empty" if m == 0 else f"holds {lengths.min():g}"
         raise InvalidArgument(
@@ -158,19 +232,35 @@ def seasonal(
 def decoupled(
     arms: int, decay: ArrayLike = 0.9, scale: ArrayLike = 1.0, noise_variance: float = 0.1
 ) -> LinearGaussianSystem:
-    """Each arm its own scalar state: no arm tells anything about another.
+    """Each arm its own scalar state: no arm says anything about another.
 
         z_a(t+1) = φ_a z_a(t) + ξ_a(t),   X = z_a + η,   sd(z_a) = `scale`_a
 
-    Shapes: `decay` φ in (−1, 1) and `scale`, scalar or (k,); d = k.
+    Reference: the 1-step autoregressive rewards of the introduction.
 
+    Parameters
+    ----------
+    arms : int
+        The number k of arms.
+    decay : float or array_like, shape (k,)
+        φ_a, in (−1, 1).
+    scale : float or array_like, shape (k,)
+        The standard deviation of each state.
+    noise_variance : float
+        σ², the variance of the measurement noise, positive.
+
+    Returns
+    -------
+    LinearGaussianSystem
+        The system.
+
+    Examples
+    --------
     >>> decoupled(arms=2, decay=[0.9, 0.99], scale=[1.0, 2.0]).stationary_covariance.round(9)
     array([[1., 0.],
            [0., 4.]])
-
-    Reference: the 1-step autoregressive rewards of the introduction.
     """
-    k = whole("arms", arms, 1)
+    k = whole("arms", arms, 1, _SIZE, below=_LARGEST)
     decays = _per("decay", decay, k, "arm")
     if np.abs(decays).max() >= 1:
         worst = decays[np.abs(decays).argmax()]
@@ -188,26 +278,64 @@ def random_stable(
     dimension: int,
     spectral_radius: float = 0.9,
     seed: int = 0,
-    signal_to_noise: float = 10.0,
+    signal_to_noise: ArrayLike = 10.0,
     noise_variance: float = 1.0,
+    spread: float = 1.0,
 ) -> LinearGaussianSystem:
     """A system drawn at random, with a given spectral radius and signal-to-noise ratio.
 
-        Γ ∝ standard normal entries, ρ(Γ) given;   Q Wishart;   c_a'Σc_a = `signal_to_noise`·σ² for every arm
+        Γ ∝ standard normal entries, ρ(Γ) given;   Q Wishart;   c_a'Σc_a = `signal_to_noise`_a·σ²·w_a²
+        log w_a uniform on [−log `spread`, log `spread`]
 
-    Shapes: k = `arms`, d = `dimension`. The same seed gives the same system.
-
-    >>> random_stable(arms=3, dimension=5, spectral_radius=0.95, seed=1).reward_variances.round(9)
-    array([11., 11., 11.])
+    By default every arm has the same variance. A `spread` above 1 makes the arms differ in scale, by a factor
+    of at most `spread`² between the largest and the smallest standard deviation; so does a ratio per arm.
+    The noise is that of the measurement, the same for all arms: an arm of small scale is a noisy one.
 
     Reference: eq. linear_dynamical_system.
+
+    Parameters
+    ----------
+    arms : int
+        The number k of arms.
+    dimension : int
+        The dimension d of the state.
+    spectral_radius : float
+        ρ(Γ), in (0, 1).
+    seed : int
+        The seed of the random numbers, from 0.
+    signal_to_noise : float or array_like, shape (k,)
+        The variance of the mean reward over σ², of all arms or of each.
+    noise_variance : float
+        σ², the variance of the measurement noise, positive.
+    spread : float
+        How much the scales of the arms differ, at least 1; 1: not at all.
+
+    Returns
+    -------
+    LinearGaussianSystem
+        The system.
+
+    Examples
+    --------
+    >>> random_stable(arms=3, dimension=5, spectral_radius=0.95, seed=1).reward_variances.round(9)
+    array([11., 11., 11.])
+    >>> random_stable(arms=3, dimension=5, seed=1, signal_to_noise=[1, 10, 100]).reward_variances.round(9)
+    array([  2.,  11., 101.])
+    >>> random_stable(arms=3, dimension=5, seed=1, spread=4.0).reward_variances.round(1)
+    array([2.7, 6.6, 1.6])
     """
-    k, d = whole("arms", arms, 1), whole("dimension", dimension, 1)
+    k = whole("arms", arms, 1, _SIZE, below=_LARGEST)
+    d = whole("dimension", dimension, 1, _SIZE, below=_LARGEST)
     radius = probability("spectral_radius", spectral_radius, "at 1 there is no stationary law")
-    ratio, s2 = (
-        positive("signal_to_noise", signal_to_noise),
-        positive("noise_variance", noise_variance, _VARIANCE),
-    )
+    s2 = positive("noise_variance", noise_variance, _VARIANCE)
+    ratios = _per("signal_to_noise", signal_to_noise, k, "arm")
+    if ratios.min() <= 0:
+        raise InvalidArgument(
+            f"signal_to_noise must be positive, got {ratios.min():g} (a ratio of variances)"
+        )
+    widest = positive("spread", spread, "1: arms of equal scale")
+    if widest < 1:
+        raise InvalidArgument(f"spread must be at least 1, got {widest:g} (1: arms of equal scale)")
     rng = np.random.default_rng(whole("seed", seed, 0))
     Γ = rng.standard_normal((d, d))
     Γ *= radius / properties.spectral_radius(Γ)
@@ -215,7 +343,9 @@ def random_stable(
     Q = root @ root.T / (2 * d)
     C = rng.standard_normal((k, d))
     variances = np.einsum("ai,ij,aj->a", C, properties.lyapunov(Γ, Q), C)
-    return LinearGaussianSystem(Γ, C * np.sqrt(ratio * s2 / variances)[:, None], Q, s2)
+    # Drawn last, so that neither option changes the rest of the system.
+    weights = np.exp(math.log(widest) * rng.uniform(-1, 1, k))
+    return LinearGaussianSystem(Γ, C * (np.sqrt(ratios * s2 / variances) * weights)[:, None], Q, s2)
 
 
 FAMILIES: dict[str, Callable[..., LinearGaussianSystem]] = {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kalmanbandits.errors import Array, InvalidArgument, array, positive
+from kalmanbandits.errors import Array, InvalidArgument, array, instance, positive
 from kalmanbandits.systems import properties, reachability
 
 if TYPE_CHECKING:
@@ -24,19 +24,33 @@ class LinearGaussianSystem:
 
         z_{t+1} = Γ z_t + ξ_t,   X_t = c_{A_t}' z_t + η_t,   ξ ~ N(0, Q),  η ~ N(0, σ²),  z_0 ~ N(m, P)
 
-    Shapes: `transition` Γ (d, d); `actions` (k, d), a row c_a per arm; `process_noise` Q (d, d), may be
-    singular; `noise_variance` σ² scalar; `initial_mean` (d,) and `initial_covariance` (d, d), by default the
-    stationary law N(0, Σ), which exists when ρ(Γ) < 1. All arrays are read-only float64; equality and hash go
-    by content.
+    All arrays are read-only float64; equality and hash go by content.
 
+    Reference: eq. linear_dynamical_system; the start is that of Assumption 4, corrected.
+
+    Parameters
+    ----------
+    transition : array_like, shape (d, d)
+        Γ, which maps the state to the next.
+    actions : array_like, shape (k, d)
+        A row c_a per arm.
+    process_noise : array_like, shape (d, d)
+        Q, a covariance; may be singular.
+    noise_variance : float
+        σ², the variance of the measurement noise, positive.
+    initial_mean : array_like, shape (d,), optional
+        m; by default 0.
+    initial_covariance : array_like, shape (d, d), optional
+        P; by default that of the stationary law, which exists when ρ(Γ) < 1.
+
+    Examples
+    --------
     >>> system = LinearGaussianSystem(transition=[[0.9]], actions=[[1.0], [-1.0]], process_noise=[[0.19]],
     ...                               noise_variance=0.1)
     >>> system
     LinearGaussianSystem(arms=2, dimension=1, spectral_radius=0.9, noise_variance=0.1)
     >>> system.stationary_covariance.round(9)
     array([[1.]])
-
-    Reference: eq. linear_dynamical_system; the start is that of Assumption 4, corrected.
     """
 
     transition: Array
@@ -174,7 +188,13 @@ class LinearGaussianSystem:
         return self.stationary_covariance
 
     def check(self) -> AssumptionReport:
-        """Every assumption of the paper by its number: holds or not, with the figure that decides."""
+        """Every assumption of the paper by its number: holds or not, with the figure that decides.
+
+        Returns
+        -------
+        AssumptionReport
+            Each assumption by its number: holds or not, with the figure that decides.
+        """
         from kalmanbandits.systems.assumptions import (
             check,
         )  # the report reads systems, so it comes after them
@@ -182,27 +202,62 @@ class LinearGaussianSystem:
         return check(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists and floats, for JSON or TOML; `from_dict` gives back an equal system."""
+        """Plain lists and floats, for JSON or TOML; `from_dict` gives back an equal system.
+
+        Returns
+        -------
+        dict
+            Lists and floats: transition, actions, process_noise, noise_variance, initial_mean,
+            initial_covariance.
+        """
         from kalmanbandits.systems.documents import to_dict
 
         return to_dict(self)
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> LinearGaussianSystem:
-        """A system from its matrices, or from a family: `{"family": "rotation", "theta": 1.96}`."""
+        """A system from its matrices, or from a family: `{"family": "rotation", "theta": 1.96}`.
+
+        Parameters
+        ----------
+        document : mapping
+            The six parts, as `to_dict` returns them, or `family` and that family's parameters.
+
+        Returns
+        -------
+        LinearGaussianSystem
+            The system.
+        """
         from kalmanbandits.systems.documents import from_dict
 
         return from_dict(document)
 
     def to_toml(self) -> str:
-        """The system as TOML text; `from_toml` gives back an equal system."""
+        """The system as TOML text; `from_toml` gives back an equal system.
+
+        Returns
+        -------
+        str
+            TOML text.
+        """
         from kalmanbandits.systems.documents import to_toml
 
         return to_toml(self)
 
     @classmethod
     def from_toml(cls, source: str | PathLike[str]) -> LinearGaussianSystem:
-        """A system from TOML text, or from the path of a TOML file."""
+        """A system from TOML text, or from the path of a TOML file.
+
+        Parameters
+        ----------
+        source : str or path
+            TOML text, or the path of a file: a string without `=` is a path.
+
+        Returns
+        -------
+        LinearGaussianSystem
+            The system.
+        """
         from kalmanbandits.systems.documents import from_toml
 
         return from_toml(source)
@@ -239,6 +294,12 @@ class LinearGaussianSystem:
                 f"{what} needs a spectral radius of transition below 1, got {self.spectral_radius:.6g} "
                 f"({why}: damp the transition, or use what does not need it)"
             )
+
+
+def check_system(system: object) -> LinearGaussianSystem:
+    """`system` if it is one."""
+    hint = "such as systems.rotation(theta=2.0), or LinearGaussianSystem(transition, actions, …)"
+    return instance("system", system, LinearGaussianSystem, hint)
 
 
 def covariance(name: str, value: ArrayLike, dimension: int) -> Array:

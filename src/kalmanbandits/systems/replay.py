@@ -6,33 +6,45 @@ import os
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from kalmanbandits.errors import Array, InvalidArgument
-from kalmanbandits.systems.table_files import read_file
-from kalmanbandits.systems.tables import Table, check_table, from_array, from_columns
-
-GAP = 10  # missing cells in a row from which on an arm is off; fewer are rewards that got lost
+from kalmanbandits.errors import Array, InvalidArgument, InvalidType
+from kalmanbandits.systems.availability import off_after_gaps, off_by_mask
+from kalmanbandits.systems.table_files import on_or_off, read_file
+from kalmanbandits.systems.table_frames import frame_series
+from kalmanbandits.systems.table_index import Index
+from kalmanbandits.systems.tables import Table, Wanted, check_table, from_array, from_columns
 
 
 class Replay:
     """A table of rewards that policies play as they would have played the past.
 
-    `table` is rounds × arms: a NumPy array, a pandas data frame, or the path of a CSV or Parquet file.
-    Missing cells (NaN, empty) are rewards that never come: a policy that picks one is told so (`skip`).
-    Where a column is missing for ten rows or more in a row, before its first reward among them, its arm is
-    off: no policy can choose it.
-    `columns` takes some columns only; `delimiter` and `header` say what a CSV file has, if it cannot be
-    told from the file.
-
+    Missing cells (NaN, empty, masked) are rewards that never come: a policy that picks one is told so
+    (`skip`). What can be chosen in a row follows from the rows before it (`off`), or from `available`.
     Nobody knows what a missing cell would have paid. Where a number is needed, for regret, it counts as the
     mean of the cells that are present in its row: picking it is neither a gain nor a loss against picking one
     of those at random. A row without any cell counts for nobody.
 
     `simulate` takes a replay where it takes a system. It assumes that the choices would not have changed the
     rewards: right for prices and weather, wrong where an arm wears out by being played.
+
+    Parameters
+    ----------
+    table : array, data frame or path
+        Rounds × arms: a NumPy array, a frame of pandas or polars, or a file of CSV, Parquet or Feather.
+    columns, drop : list of str, optional
+        The columns to take as arms, or those to leave out.
+    index : str, optional
+        The column that says when. Dates are recognised without being named, and so is a first column that
+        has no name, or one such as `time`, and rises. "" means that there is none.
+    minimize : bool
+        The cells are costs: `table` holds their negatives.
+    available : array, data frame or path, optional
+        Rounds × arms of 0 and 1: which arms can be chosen. By default arms are off in long gaps.
+    delimiter, header : optional
+        What a CSV file has, where it cannot be told from the file.
 
     >>> replay = Replay([[1.0, 3.0], [2.0, float("nan")], [5.0, 4.0]])
     >>> replay
@@ -46,11 +58,32 @@ class Replay:
         table: Any,
         *,
         columns: Sequence[str] | None = None,
+        drop: Sequence[str] | None = None,
+        index: str | None = None,
+        minimize: bool = False,
+        available: Any = None,
         delimiter: str | None = None,
         header: bool | None = None,
     ) -> None:
+        if not isinstance(minimize, (bool, np.bool_)):
+            raise InvalidType(f"minimize must be True or False, got {minimize!r}")
         name = str(table) if isinstance(table, (str, os.PathLike)) else "table"
-        self.table, self.names = check_table(_read(table, columns, delimiter, header), name)
+        found = check_table(_read(table, Wanted(columns, drop, index), delimiter, header), name)
+        self.names, self.index, self.minimize = found.names, found.when, bool(minimize)
+        self.table = _frozen(-found.values) if minimize else found.values
+        self.off = _frozen(self._off(available, delimiter))
+        self.masked = available is not None
+
+    def _off(self, available: Any, delimiter: str | None) -> Any:
+        """Which arms cannot be chosen, from a mask or from the rows before each row."""
+        if available is None:
+            return off_after_gaps(self.table) if self.missing else np.zeros(self.table.shape, np.bool_)
+        if isinstance(available, (str, os.PathLike)):
+            mask = read_file(Path(available), Wanted(self.names), delimiter, None, on_or_off)
+        else:
+            named = frame_series(available) is not None
+            mask = _read(available, Wanted(self.names if named else None, when=""), delimiter, None)
+        return off_by_mask(mask.values, self.table, self.names)
 
     @property
     def rounds(self) -> int:
@@ -67,38 +100,26 @@ class Replay:
         """The number of cells without a reward."""
         return int(np.isnan(self.table).sum())
 
-    @cached_property
-    def off(self) -> Any:
-        """Which arms cannot be chosen, Booleans (T, k): those in a gap of ten rows or more.
+    @property
+    def sign(self) -> float:
+        """What a reward is multiplied by to have the table's unit again: −1 where cells are costs."""
+        return -1.0 if self.minimize else 1.0
 
-        In a row where that would be all of them, none is.
-
-        >>> values = np.ones((40, 2))
-        >>> values[:25, 1] = np.nan  # it starts late
-        >>> Replay(values).off.sum(axis=0).tolist()
-        [0, 25]
-        """
-        result = np.zeros(self.table.shape, np.bool_)
-        for a in range(self.arms if self.missing else 0):
-            edges = np.flatnonzero(np.diff(np.isnan(self.table[:, a]), prepend=False, append=False))
-            gaps = edges.reshape(-1, 2)
-            for first, end in gaps[gaps[:, 1] - gaps[:, 0] >= GAP]:
-                result[first:end, a] = True
-        result[result.all(axis=1)] = False
-        result.flags.writeable = False
-        return result
-
-    def less(self, level: float) -> Replay:
-        """The same table with `level` taken off every reward."""
-        result = object.__new__(Replay)  # checked already, and a cell may now lie beyond what is allowed
-        result.table, result.names = _frozen(self.table - level), self.names
+    def rows(self, first: int, end: int | None = None) -> Self:
+        """The rows from `first` up to before `end` as a table of its own; what is off stays off."""
+        part = slice(first, end)
+        result = object.__new__(type(self))  # checked already
+        result.names, result.minimize, result.masked = self.names, self.minimize, self.masked
+        result.table, result.off = self.table[part], self.off[part]
+        result.index = None if self.index is None else Index(self.index.name, self.index.values[part])
         return result
 
     @cached_property
     def best(self) -> Array:
         """The best reward present in each row, shape (T,); 0 for a row that has none."""
         top = np.fmax.reduce(self.table, axis=1)
-        return _frozen(np.where(np.isnan(top), 0.0, top))
+        best: Array = _frozen(np.where(np.isnan(top), 0.0, top))
+        return best
 
     @cached_property
     def filled(self) -> Array:
@@ -108,12 +129,14 @@ class Replay:
         present = ~np.isnan(self.table)
         count = present.sum(axis=1)
         mean = np.where(present, self.table, 0.0).sum(axis=1) / np.maximum(count, 1)
-        return _frozen(np.where(present, self.table, mean[:, None]))
+        filled: Array = _frozen(np.where(present, self.table, mean[:, None]))
+        return filled
 
     @cached_property
     def totals(self) -> Array:
         """What always choosing an arm would have earned, shape (k,)."""
-        return _frozen(self.filled.sum(axis=0))
+        totals: Array = _frozen(self.filled.sum(axis=0))
+        return totals
 
     @property
     def best_arm(self) -> int:
@@ -124,17 +147,21 @@ class Replay:
         return f"Replay(rounds={self.rounds}, arms={self.arms}, missing={self.missing})"
 
 
-def _read(table: Any, columns: Sequence[str] | None, delimiter: str | None, header: bool | None) -> Table:
+def _read(table: Any, wanted: Wanted, delimiter: str | None, header: bool | None) -> Table:
     if isinstance(table, (str, os.PathLike)):
-        return read_file(Path(table), columns, delimiter, header)
-    if hasattr(table, "columns") and hasattr(table, "iloc"):  # a pandas data frame; pandas is not needed
-        series = [(str(name), table.iloc[:, j]) for j, name in enumerate(table.columns)]
-        return from_columns("table", series, columns)
-    if columns is not None:
-        raise InvalidArgument("columns must be left out for an array, which has no names (index it instead)")
+        return read_file(Path(table), wanted, delimiter, header)
+    frame = frame_series(table)
+    if frame is not None:
+        series, index = frame
+        return from_columns("table", series, wanted, index)
+    if wanted.columns is not None or wanted.drop is not None or wanted.when:
+        option = "index" if wanted.when else "drop" if wanted.drop is not None else "columns"
+        raise InvalidArgument(
+            f"{option} must be left out for an array, which has no names (index it instead)"
+        )
     return from_array(table)
 
 
-def _frozen(values: Array) -> Array:
+def _frozen(values: Any) -> Any:
     values.flags.writeable = False
     return values

@@ -1,4 +1,4 @@
-"""Tables of rewards in files: CSV and Parquet.
+"""Tables of rewards in files: CSV, Parquet and Feather.
 
 In a CSV file a cell that is empty, or says NA, N/A, NaN, null or None, is a reward that never came. The
 first row is a header if one of its cells is not a number. Cells are separated by comma, semicolon or tab,
@@ -11,16 +11,19 @@ import array
 import csv
 import io
 import math
-import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from kalmanbandits.errors import Array, InvalidArgument
+from kalmanbandits.errors import InvalidArgument
+from kalmanbandits.systems.table_bytes import read_unchanged
+from kalmanbandits.systems.table_index import TableError, from_text
 from kalmanbandits.systems.tables import (
+    MOST_CELLS,
     Table,
-    TableError,
+    Wanted,
     choose,
     from_columns,
     infinite_cell,
@@ -29,59 +32,123 @@ from kalmanbandits.systems.tables import (
 )
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})
+ON_OR_OFF = {"1": 1.0, "0": 0.0, "true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
 OTHERS = {"|": "bar", ":": "colon", " ": "space"}  # seen in files, and not taken for a delimiter
-PARQUET = b"PAR1"
+PARQUET, FEATHER, OLD_FEATHER, ZIP, GZIP = b"PAR1", b"ARROW1", b"FEA1", b"PK\x03\x04", b"\x1f\x8b"
 SAMPLE = 20  # lines by which the delimiter is told
 
+Series = Sequence[tuple[str, Any]]  # names and cells of columns
 
-def read_file(path: Path, columns: Sequence[str] | None, delimiter: str | None, header: bool | None) -> Table:
-    """The table in a file, Parquet by its first bytes, else CSV."""
+
+def read_file(
+    path: Path,
+    wanted: Wanted,
+    delimiter: str | None,
+    header: bool | None,
+    parse: Callable[[str], float | None] | None = None,
+) -> Table:
+    """The table in a file, Parquet or Feather by its first bytes, else CSV; `parse` reads a cell of a CSV."""
     content = read_unchanged(path)
-    if content[: len(PARQUET)] == PARQUET:
-        return _from_parquet(path, content, columns)
-    return _from_csv(str(path), content, columns, delimiter, header)
+    if _is_arrow(path, content):
+        return from_columns(str(path), _arrow_series(path, content), wanted)
+    return _from_csv(str(path), content, wanted, delimiter, header, parse or number_in)
 
 
-def read_unchanged(path: Path) -> bytes:
-    """All bytes of a file; an error when it was written to meanwhile."""
-    before = path.stat()
-    if stat.S_ISFIFO(before.st_mode):  # a pipe has no size; what comes out of it is whole when it ends
-        return path.read_bytes()
-    content = path.read_bytes()
-    after = path.stat()
-    was, now = ((each.st_size, each.st_mtime_ns, each.st_ino) for each in (before, after))
-    if was != now or len(content) != after.st_size:
-        raise TableError(
-            f"{path} changed while it was read, from {before.st_size:,} to {after.st_size:,} bytes "
-            "(wait until its writer is done, or read a copy)"
-        )
-    return content
+def header_of(path: Path, delimiter: str | None) -> tuple[str, ...]:
+    """The names in the first line of a CSV file; of a file of another kind, or a pipe, none."""
+    if not path.is_file():
+        return ()
+    with path.open("rb") as file:
+        start = file.read(100_000)
+    if start.startswith((PARQUET, FEATHER, OLD_FEATHER, ZIP, GZIP)):
+        return ()
+    first = start.decode("utf-8-sig", "replace").split("\n", 1)[0]
+    if not first.strip():
+        return ()
+    found = delimiter or max(DELIMITERS, key=first.count)
+    return tuple(cell.strip().strip('"') for cell in first.split(found))
 
 
-def _from_parquet(path: Path, content: bytes, columns: Sequence[str] | None) -> Table:
+def read_series(path: Path, delimiter: str | None) -> Series:
+    """All columns of a file as they are, those of a CSV as text, by the names in its header."""
+    content = read_unchanged(path)
+    if _is_arrow(path, content):
+        return _arrow_series(path, content)
+    text = _decoded(str(path), content)
+    rows = _rows(
+        str(path), text, _delimiter(str(path), text) if delimiter is None else _one_character(delimiter)
+    )
+    _, first = next(rows)
+    columns: list[list[str]] = [[] for _ in first]
+    for line, cells in rows:
+        _check_width(str(path), line, cells, len(first))
+        for column, cell in zip(columns, cells, strict=True):
+            column.append(cell.strip())
+    return [(name.strip(), column) for name, column in zip(first, columns, strict=True)]
+
+
+def _is_arrow(path: Path, content: bytes) -> bool:
+    """Whether a file is one of Arrow's; what is neither that nor text is refused by its first bytes."""
+    for start, what in (
+        (ZIP, "an Excel or zip file"),
+        (GZIP, "a gzip file"),
+        (OLD_FEATHER, "a Feather file of version 1"),
+    ):
+        if content.startswith(start):
+            raise TableError(f"{path} is {what} (save it as CSV, Parquet or Feather)")
+    return content.startswith((PARQUET, FEATHER))
+
+
+def _arrow_series(path: Path, content: bytes) -> Series:
+    kind = "Parquet" if content.startswith(PARQUET) else "Feather"
     try:
         import pyarrow  # type: ignore[import-untyped]
-        from pyarrow import parquet
+        from pyarrow import ipc, parquet
     except ImportError:
         raise InvalidArgument(
-            f"{path} is a Parquet file, which needs pyarrow (pip install 'kalmanbandits[data]')"
+            f"{path} is a {kind} file, which needs pyarrow (pip install 'kalmanbandits[data]')"
         ) from None
     try:
-        table = parquet.read_table(io.BytesIO(content))
-    except (pyarrow.ArrowException, OSError) as error:
-        raise TableError(f"{path} is cut short, damaged, or not a Parquet file: {error}") from error
+        if kind == "Parquet":
+            file = parquet.ParquetFile(io.BytesIO(content))
+            _check_size(path, file.metadata.num_rows, file.metadata.num_columns)
+            table = file.read()
+        else:
+            reader, rows, batches = ipc.open_file(io.BytesIO(content)), 0, []
+            for place in range(reader.num_record_batches):
+                batches.append(reader.get_batch(place))
+                rows += batches[-1].num_rows
+                _check_size(path, rows, len(reader.schema))
+            table = pyarrow.Table.from_batches(batches, reader.schema)
+    except (pyarrow.ArrowException, OSError, MemoryError, OverflowError) as error:
+        raise TableError(f"{path} is cut short, damaged, or not a {kind} file: {error}") from error
     series = []
     for name, column in zip(table.column_names, table.columns, strict=True):
-        plain = pyarrow.types.is_floating(column.type) or pyarrow.types.is_integer(column.type)
-        series.append(
-            (str(name), column.cast("float64", safe=False).to_numpy() if plain else column.to_pylist())
+        types, cells = pyarrow.types, None
+        if types.is_floating(column.type) or types.is_integer(column.type):
+            cells = column.cast("float64", safe=False).to_numpy()
+        elif types.is_timestamp(column.type) or types.is_date(column.type):
+            cells = column.cast("timestamp[us]", safe=False).to_numpy().astype("datetime64[us]")
+        series.append((str(name), column.to_pylist() if cells is None else cells))
+    return series
+
+
+def _check_size(path: Path, rows: int, columns: int) -> None:
+    if rows * columns > MOST_CELLS:
+        raise TableError(
+            f"{path} must have at most {MOST_CELLS:,} cells, got {rows:,} rows × {columns:,} columns "
+            "(take a part)"
         )
-    return from_columns(str(path), series, columns)
 
 
 def _from_csv(
-    name: str, content: bytes, columns: Sequence[str] | None, delimiter: str | None, header: bool | None
+    name: str,
+    content: bytes,
+    wanted: Wanted,
+    delimiter: str | None,
+    header: bool | None,
+    parse: Callable[[str], float | None],
 ) -> Table:
     text = _decoded(name, content)
     separator = _delimiter(name, text) if delimiter is None else _one_character(delimiter)
@@ -89,45 +156,45 @@ def _from_csv(
     line, first = next(rows)
     width = len(first)
     if header is None:
-        header = any(parse(cell) is None for cell in first)
-    names = numbered(width)
+        header = any(number_in(cell) is None for cell in first)
+    names, begun = numbered(width), [(line, first)]
     if header:
         names = tuple(cell.strip() or numbered(j + 1)[j] for j, cell in enumerate(first))
-    chosen = choose(name, names, columns)
-    numbers = array.array("d")
+        begun = [row for row in (next(rows, None),) if row is not None]
+        if begun:
+            _check_width(name, *begun[0], width)
+    unnamed = header and not first[0].strip()
+    places = choose(name, names, wanted, lambda j: begun[0][1][j] if begun else "", unnamed)
+    numbers, when = array.array("d"), []
 
     def take(line: int, cells: list[str]) -> None:
-        if len(cells) != width:
-            separated = DELIMITERS.get(separator, repr(separator))
-            raise TableError(
-                f"{name}, line {line} has {len(cells)} cells, the first line has {width}, separated by "
-                f"{separated} (leave the cell of a missing reward empty, but keep its {separated})"
-            )
-        for j in chosen:
+        _check_width(name, line, cells, width)
+        for j in places.arms:
             number = parse(cells[j])
             if number is None:
                 raise not_a_number(name, f"line {line}", names[j], cells[j])
             if math.isinf(number):
                 raise infinite_cell(name, f"line {line}", names[j], repr(cells[j]))
             numbers.append(number)
+        if places.when is not None:
+            when.append(cells[places.when])
 
-    if not header:
-        take(line, first)
-    for line, cells in rows:
+    for line, cells in (*begun, *rows):
         take(line, cells)
-    values = np.array(numbers).reshape(-1, len(chosen)) if chosen else np.zeros((0, 0))
-    if header and columns is None and len(values) and not first[0].strip():
-        _refuse_index(name, values[:, 0])
-    return Table(values, tuple(names[j] for j in chosen))
+    index = None
+    if places.when is not None:
+        index = from_text(name, names[places.when], when, places.asked) if when else None
+        if index is None:  # it only looked like one
+            return _from_csv(name, content, wanted._replace(when=""), delimiter, header, parse)
+    values = np.array(numbers).reshape(-1, len(places.arms)) if places.arms else np.zeros((0, 0))
+    return Table(values, tuple(names[j] for j in places.arms), index)
 
 
-def _refuse_index(name: str, cells: Array) -> None:
-    """A first column without a name that counts the rows was not meant as an arm."""
-    if len(cells) > 1 and bool((np.diff(cells) == 1).all()) and cells[0] in (0, 1):
+def _check_width(name: str, line: int, cells: list[str], width: int) -> None:
+    if len(cells) != width:
         raise TableError(
-            f"{name}: the first column has no name and counts the rows from {cells[0]:.0f}: an index, not an "
-            "arm (write the file without it, or choose the others by columns=[…], --columns; if it is an "
-            "arm, name it)"
+            f"{name}, line {line} has {len(cells)} cells, the first line has {width} "
+            "(leave the cell of a missing reward empty, but keep what separates it)"
         )
 
 
@@ -163,10 +230,19 @@ def _rows(name: str, text: str, delimiter: str) -> Iterator[tuple[int, list[str]
             yield reader.line_num, cells
 
 
-def parse(cell: str) -> float | None:
+def on_or_off(cell: str) -> float | None:
+    """1 for an arm that is available, 0 for one that is not, None for anything else.
+
+    >>> on_or_off("1"), on_or_off(" False"), on_or_off("maybe")
+    (1.0, 0.0, None)
+    """
+    return ON_OR_OFF.get(cell.strip().lower())
+
+
+def number_in(cell: str) -> float | None:
     """The number in a cell, NaN for a missing one, None for text.
 
-    >>> parse(" 1.5"), parse("NA"), parse("1_000"), parse("soon")
+    >>> number_in(" 1.5"), number_in("NA"), number_in("1_000"), number_in("soon")
     (1.5, nan, None, None)
     """
     try:
@@ -189,7 +265,7 @@ def _delimiter(name: str, text: str) -> str:
         cells = [line.split(candidate) for line in lines]
         if len(cells[0]) > 1:
             even = sum(len(row) == len(cells[0]) for row in cells)
-            numbers = sum(all(parse(cell) is not None for cell in row) for row in cells)
+            numbers = sum(all(number_in(cell) is not None for cell in row) for row in cells)
             if not best or (even, numbers) > most:
                 best, most = candidate, (even, numbers)
     if not best:

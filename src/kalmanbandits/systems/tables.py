@@ -13,25 +13,47 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kalmanbandits.errors import Array, InvalidArgument
+from kalmanbandits.systems.table_index import (
+    TELLING,
+    Index,
+    TableError,
+    from_numbers,
+    from_text,
+    looks_like_date,
+)
 
 DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+\s*")
 LARGEST = 1e100  # beyond it squares and sums of them leave the range of floats
-
-
-class TableError(InvalidArgument):
-    """A table that cannot be used; the message names the place and the way out."""
+MOST_CELLS = 200_000_000  # 1.6 GB
 
 
 class Table(NamedTuple):
-    """Rewards (rounds, arms), NaN where none came, and the names of the columns."""
+    """Rewards (rounds, arms), NaN where none came, the names of the columns, and when the rows were."""
 
     values: Array
     names: tuple[str, ...]
+    when: Index | None = None
+
+
+class Wanted(NamedTuple):
+    """What is to be taken of a table: all columns by default, and an index where one is recognised."""
+
+    columns: Sequence[str] | None = None
+    drop: Sequence[str] | None = None
+    when: str | None = None
+
+
+class Places(NamedTuple):
+    """The places of the arms among the columns, of the index, and whether that was asked for."""
+
+    arms: list[int]
+    when: int | None
+    asked: bool
 
 
 def check_table(table: Table, name: str) -> Table:
     """A table with at least two rows and two columns of different names, each with some reward."""
-    values, names = table
+    values, names, index = table
     rounds, arms = values.shape
     first: dict[str, int] = {}
     for j, column in enumerate(names):
@@ -42,9 +64,10 @@ def check_table(table: Table, name: str) -> Table:
             )
         first[column] = j
     if arms < 2:
+        beside = "" if index is None else f" beside the index {index.name!r}"
         raise TableError(
-            f"{name} must have at least two columns, got {arms}: {list(names)!r} (a column is an arm, and "
-            "one arm leaves nothing to choose)"
+            f"{name} must have at least two columns{beside}, got {arms}: {list(names)!r} (a column is an "
+            "arm, and one arm leaves nothing to choose)"
         )
     if rounds < 2:
         raise TableError(f"{name} must have at least two rows, got {rounds} (a row is a round)")
@@ -62,11 +85,13 @@ def check_table(table: Table, name: str) -> Table:
         raise TableError(f"{name}: column {names[int(empty.argmax())]!r} has no reward at all (leave it out)")
     result = np.array(values, dtype=np.float64, order="C")
     result.flags.writeable = False
-    return Table(result, names)
+    return Table(result, names, index)
 
 
 def from_array(source: Any) -> Table:
-    """A table without names, from whatever NumPy takes for an array of numbers."""
+    """A table without names, from whatever NumPy takes for an array of numbers; masked cells are missing."""
+    if isinstance(source, (list, tuple)):
+        source = [_unmasked(row) for row in source]  # NumPy itself would drop the masks
     if isinstance(source, np.ma.MaskedArray):
         source = np.ma.filled(source.astype(np.float64), np.nan)
     try:
@@ -81,25 +106,59 @@ def from_array(source: Any) -> Table:
     return Table(values, numbered(values.shape[1]))
 
 
-def from_columns(name: str, series: Sequence[tuple[str, Any]], columns: Sequence[str] | None) -> Table:
-    """A table from named columns; each becomes numbers by itself, so that a fault has a place."""
+def _unmasked(row: Any) -> Any:
+    if isinstance(row, np.ma.MaskedArray):
+        return np.ma.filled(row.astype(np.float64), np.nan)
+    if isinstance(row, (list, tuple)):
+        return [math.nan if cell is np.ma.masked else cell for cell in row]
+    return row
+
+
+def from_columns(
+    name: str, series: Sequence[tuple[str, Any]], wanted: Wanted, index: Index | None = None
+) -> Table:
+    """A table from named columns; each becomes numbers by itself, so that a fault has a place.
+
+    `index` is one that the source has beside its columns.
+    """
     names = [column for column, _ in series]
-    chosen = choose(name, names, columns)
+    places = choose(name, names, wanted, lambda j: _first(series[j][1]))
     found = []
-    for j in chosen:
+    for j in places.arms:
         column, cells = series[j]
-        kind = getattr(getattr(cells, "dtype", None), "kind", "O")
+        kind = _kind(cells)
         if kind in "mM":
             raise TableError(
                 f"{name}: column {column!r} holds times, not rewards "
                 "(choose others by columns=[…], --columns)"
             )
-        if kind in "biuf" and isinstance(getattr(cells, "dtype", None), np.dtype):
+        if kind in "biuf":
             found.append(np.asarray(cells, np.float64))
         else:
             found.append(np.array([_number(name, i + 1, column, cell) for i, cell in enumerate(cells)]))
+    if places.when is not None:
+        column, cells = series[places.when]
+        made = (
+            from_numbers(name, column, cells, places.asked)
+            if _kind(cells) in "biufM"
+            else from_text(name, column, [str(cell) for cell in cells], places.asked)
+        )
+        if made is None:  # it only looked like one
+            return from_columns(name, series, wanted._replace(when=""), index)
+        index = made
     values = np.stack(found, axis=1) if found else np.zeros((0, 0))
-    return Table(values, tuple(names[j] for j in chosen))
+    return Table(values, tuple(names[j] for j in places.arms), index)
+
+
+def _kind(cells: Any) -> str:
+    dtype = getattr(cells, "dtype", None)
+    return dtype.kind if isinstance(dtype, np.dtype) else "M" if getattr(dtype, "kind", "") == "M" else "O"
+
+
+def _first(cells: Any) -> Any:
+    if _kind(cells) == "M":
+        return "2000-01-01"  # any date will do
+    return next(iter(cells), None)
 
 
 def numbered(columns: int) -> tuple[str, ...]:
@@ -107,22 +166,47 @@ def numbered(columns: int) -> tuple[str, ...]:
     return tuple(f"column {j + 1}" for j in range(columns))
 
 
-def choose(name: str, names: Sequence[str], columns: Sequence[str] | None) -> list[int]:
-    """The places of the chosen columns; all of them by default."""
-    if columns is None:
-        return list(range(len(names)))
-    if isinstance(columns, str):
-        raise InvalidArgument(f"columns must be a list of names, got {columns!r} (such as [{columns!r}])")
-    for column in columns:
-        if column not in names:
-            raise TableError(f"{name} has no column {column!r} (it has {', '.join(map(repr, names))})")
-    return [list(names).index(column) for column in columns]
+def choose(name: str, names: Sequence[str], wanted: Wanted, first_cell: Any, unnamed: bool = False) -> Places:
+    """Which columns are arms, and which one the index is.
+
+    `first_cell(j)` gives a column's first cell, `unnamed` says that the first column has no name. Without an
+    index asked for, the first column of dates is one, or the first column if its name tells so; an `index` of
+    "" means none. A column that is named in `columns` is an arm.
+    """
+    for option, chosen in (("columns", wanted.columns), ("drop", wanted.drop)):
+        if isinstance(chosen, str):
+            raise InvalidArgument(f"{option} must be a list of names, got {chosen!r} (such as [{chosen!r}])")
+        for column in chosen or ():
+            _known(name, names, column)
+    if wanted.when:
+        _known(name, names, wanted.when)
+    if wanted.columns is not None and wanted.drop:
+        raise InvalidArgument(
+            "columns and drop cannot both be given (name those to keep, or those to leave out)"
+        )
+    listed, place = list(names), None
+    left = [j for j in range(len(names)) if names[j] not in (wanted.drop or ())]
+    if wanted.when:
+        place = listed.index(wanted.when)
+    elif wanted.when is None:
+        free = [j for j in left if wanted.columns is None or names[j] not in wanted.columns]
+        dated = (j for j in free if looks_like_date(first_cell(j)))
+        telling = (j for j in free[:1] if j == 0 and (unnamed or names[0].strip().lower() in TELLING))
+        place = next(dated, next(telling, None))
+    if wanted.columns is not None:
+        return Places([listed.index(column) for column in wanted.columns], place, bool(wanted.when))
+    return Places([j for j in left if j != place], place, bool(wanted.when))
+
+
+def _known(name: str, names: Sequence[str], column: str) -> None:
+    if column not in names:
+        raise TableError(f"{name} has no column {column!r} (it has {', '.join(map(repr, names))})")
 
 
 def not_a_number(name: str, place: str, column: str, cell: Any) -> TableError:
     """The error for a cell that holds something else."""
     shown = repr(cell) if len(repr(cell)) <= 40 else repr(cell)[:38] + "…"
-    way = "leave the column out by columns=[…], --columns, or the cell empty if its reward never came"
+    way = "leave the column out by drop=[…], --drop, or the cell empty if its reward never came"
     if isinstance(cell, str) and DECIMAL_COMMA.fullmatch(cell):
         way = "write decimals with a point, and thousands without a comma"
     return TableError(f"{name}: {place}, column {column!r} must be a number, got {shown} ({way})")
@@ -137,7 +221,9 @@ def infinite_cell(name: str, place: str, column: str, cell: Any) -> TableError:
 
 
 def _number(name: str, row: int, column: str, cell: Any) -> float:
-    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):  # those of pandas
+    if (
+        cell is None or cell is np.ma.masked or type(cell).__name__ in ("NAType", "NaTType")
+    ):  # those of pandas
         return math.nan
     try:
         if isinstance(cell, str):

@@ -1,5 +1,7 @@
 """The contract that every policy passes, for your own policies too."""
 
-from kalmanbandits.testing.contract import ContractViolation, check_policy
+from kalmanbandits.policies.spec import PROMISES
+from kalmanbandits.testing.contract import check_policy
+from kalmanbandits.testing.violation import ContractViolation
 
-__all__ = ["ContractViolation", "check_policy"]
+__all__ = ["PROMISES", "ContractViolation", "check_policy"]

@@ -2,7 +2,7 @@
 
     floor  ≤  inf over causal policies of regret per round  ≤  min over known-system policies
 
-Nobody who sees one arm a round loses less than the filter that sees every arm (`regret_floor`); and whoever
+Nobody who sees one arm per round loses less than the filter that sees every arm (`regret_floor`); and whoever
 knows the system can play each of `KalmanGreedy`, `KalmanUCB` and `KalmanLookahead`, so the best obtainable is
 no worse than the best of them. This answers the paper's question of best obtainable performance, and the gap
 between greedy and look-ahead its question of what acting for information is worth.
@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kalmanbandits.errors import Array, whole
+from kalmanbandits.errors import Array, InvalidType, shown, whole
 from kalmanbandits.policies import KalmanGreedy, KalmanLookahead, KalmanUCB
-from kalmanbandits.policies.spec import check_system
 from kalmanbandits.simulation import FullInformation, simulate
-from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
 from kalmanbandits.theory.bound import Bound
 from kalmanbandits.theory.limits import regret_floor
 
@@ -56,6 +55,18 @@ class Bracket:
     def times_ceiling(self, result: xarray.Dataset) -> dict[str, float]:
         """Each policy's mean regret in a simulation as a multiple of the ceiling; 1 is as good as knowing.
 
+        Parameters
+        ----------
+        result : xarray.Dataset
+            What `simulate` returned.
+
+        Returns
+        -------
+        dict of str to float
+            A multiple for each policy.
+
+        Examples
+        --------
         >>> from kalmanbandits import Random, simulate
         >>> from kalmanbandits.systems import rotation
         >>> system = rotation(theta=2.0)
@@ -64,6 +75,8 @@ class Bracket:
         >>> bracket.times_ceiling(result)["Random"] > 20
         True
         """
+        if not hasattr(result, "regret"):
+            raise InvalidType(f"result must be what simulate returned, got {shown(result)}")
         last = result.regret.isel(checkpoint=-1)
         per_round = last.mean("run") / float(last.checkpoint)
         return {
@@ -79,6 +92,22 @@ def best_obtainable(
 
     From below exactly, for a system that starts in its stationary law; where it starts elsewhere, by
     simulating the filter that sees every arm. From above by simulation, with its standard error.
+
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The system, with k arms and a state of d dimensions.
+    rounds : int
+        Rounds per run.
+    runs : int
+        Runs that are simulated, at least 2.
+    seed : int
+        The seed of the random numbers, from 0.
+
+    Returns
+    -------
+    Bracket
+        The floor, the ceiling, and what foresight saves.
     """
     check_system(system)
     rounds, runs = whole("rounds", rounds, 1), whole("runs", runs, 2, "an error needs two")

@@ -15,12 +15,19 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kalmanbandits.errors import Array, positive, probability, whole
+from kalmanbandits.errors import Array, positive, probability, real, whole
 from kalmanbandits.filtering.modified import check_arm, check_code
 from kalmanbandits.filtering.window import optimal_window
-from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
 from kalmanbandits.systems.properties import riccati_map
-from kalmanbandits.theory.bound import OPEN_LOOP, STATIONARY, Bound, check_gram, starts_stationary
+from kalmanbandits.theory.bound import (
+    OPEN_LOOP,
+    STATIONARY,
+    Bound,
+    check_codes,
+    check_gram,
+    starts_stationary,
+)
 from kalmanbandits.theory.limits import full_information_covariance
 
 
@@ -36,11 +43,35 @@ def b(
     that ignore the rewards, B_R² ≥ tr Σ and δ_b ≤ ¼ the number is a bound all the same: sd β ≤ 2B_cB_R by
     `beta_deviation`, and Markov's inequality for Σβ² gives √N·sd β/√δ_b.
 
+    Reference: eq. b_probabilistic_bound, Lemma bias_error.
+
+    Parameters
+    ----------
+    gram : array_like, shape (s, s)
+        V = λI + ΣΞΞ', symmetric and at least λI.
+    visits : int
+        How often N the pair of arm and code was seen.
+    delta_b : float
+        The probability δ_b that the bound on the bias fails, in (0, 1).
+    lambda_ : float
+        The regularisation λ of the ridge, positive.
+    B_c : float
+        A bound on ‖c_a‖, positive.
+    B_R : float
+        A bound on the size of the rewards, positive.
+    B_G : float
+        A bound on ‖G‖, positive.
+
+    Returns
+    -------
+    Bound
+        The number, whether it is a bound, and why.
+
+    Examples
+    --------
     >>> bound = b([[1e6]], visits=100, delta_b=0.1, lambda_=1.0, B_c=1.0, B_R=1.0, B_G=1.0)
     >>> round(bound.value, 2), bound.valid
     (100.0, False)
-
-    Reference: eq. b_probabilistic_bound, Lemma bias_error.
     """
     V, N, δ = check_gram(gram, lambda_), whole("visits", visits, 0), probability("delta_b", delta_b)
     scale = positive("B_c", B_c) * positive("B_R", B_R) / δ
@@ -59,11 +90,33 @@ def b_gaussian(
     since Σ_i Ξ_iβ_i has V⁻¹-norm at most ‖β‖ and at most Σ|β_i|·‖Ξ_i‖_{V⁻¹}. Valid where every β_i is a
     centred Gaussian of deviation at most `sd_beta`, so only for arms that ignore the rewards.
 
+    Reference: eq. b_probabilistic_bound, corrected.
+
+    Parameters
+    ----------
+    gram : array_like, shape (s, s)
+        V = λI + ΣΞΞ', symmetric and at least λI.
+    visits : int
+        How often N the pair of arm and code was seen.
+    delta_b : float
+        The probability δ_b that the bound on the bias fails, in (0, 1).
+    lambda_ : float
+        The regularisation λ of the ridge, positive.
+    sd_beta : float
+        A bound on the standard deviation of every β_i; 0 if there is none.
+    B_G : float
+        A bound on ‖G‖, positive.
+
+    Returns
+    -------
+    Bound
+        The number, whether it is a bound, and why.
+
+    Examples
+    --------
     >>> bound = b_gaussian([[1e9]], visits=10_000, delta_b=0.1, lambda_=1.0, sd_beta=1.0, B_G=1e-9)
     >>> round(bound.value / 100, 2), bound.valid      # √(2 log(2N/δ)), where the printed form has 1/δ = 10
     (4.94, True)
-
-    Reference: eq. b_probabilistic_bound, corrected.
     """
     V, N, δ = check_gram(gram, lambda_), whole("visits", visits, 0), probability("delta_b", delta_b)
     reach = math.sqrt(2 * math.log(2 * max(N, 1) / δ)) * min(1.0, _spread(V, lambda_))
@@ -84,11 +137,33 @@ def b_markov(
     a policy that looks at the rewards, take `sd_beta` from `window_bias_any_policy` and for `visits` the
     number of all rounds: which of them visit the pair then depends on β.
 
+    Reference: eq. b_probabilistic_bound, corrected.
+
+    Parameters
+    ----------
+    gram : array_like, shape (s, s)
+        V = λI + ΣΞΞ', symmetric and at least λI.
+    visits : int
+        How often N the pair of arm and code was seen.
+    delta_b : float
+        The probability δ_b that the bound on the bias fails, in (0, 1).
+    lambda_ : float
+        The regularisation λ of the ridge, positive.
+    sd_beta : float
+        A bound on the standard deviation of every β_i; 0 if there is none.
+    B_G : float
+        A bound on ‖G‖, positive.
+
+    Returns
+    -------
+    Bound
+        The number, whether it is a bound, and why.
+
+    Examples
+    --------
     >>> bound = b_markov([[1e9]], visits=10_000, delta_b=0.1, lambda_=1.0, sd_beta=1.0, B_G=1e-9)
     >>> round(bound.value / 100, 2), bound.valid
     (3.16, True)
-
-    Reference: eq. b_probabilistic_bound, corrected.
     """
     V, N, δ = check_gram(gram, lambda_), whole("visits", visits, 0), probability("delta_b", delta_b)
     reach = math.sqrt(max(1 - lambda_ / float(np.linalg.eigvalsh(V)[-1]), 0.0) / δ)
@@ -103,10 +178,26 @@ def regularisation(gram: ArrayLike, *, lambda_: float, B_G: float) -> Bound:
 
         λ·√tr(V⁻¹)·B_G
 
+    Reference: eq. b_probabilistic_bound, second term.
+
+    Parameters
+    ----------
+    gram : array_like, shape (s, s)
+        V = λI + ΣΞΞ', symmetric and at least λI.
+    lambda_ : float
+        The regularisation λ of the ridge, positive.
+    B_G : float
+        A bound on ‖G‖, positive.
+
+    Returns
+    -------
+    Bound
+        The number, whether it is a bound, and why.
+
+    Examples
+    --------
     >>> round(float(regularisation(np.eye(4), lambda_=1.0, B_G=10.0)), 6)
     20.0
-
-    Reference: eq. b_probabilistic_bound, second term.
     """
     V, B = check_gram(gram, lambda_), positive("B_G", B_G)
     value = lambda_ * math.sqrt(float(np.trace(np.linalg.inv(V)))) * B
@@ -120,10 +211,26 @@ def regularisation_sharper(gram: ArrayLike, *, lambda_: float, B_G: float) -> Bo
 
     √λ·B_G alone beats the printed form only while V is small; for large V the printed form is the smaller.
 
+    Reference: eq. b_probabilistic_bound, second term, sharper.
+
+    Parameters
+    ----------
+    gram : array_like, shape (s, s)
+        V = λI + ΣΞΞ', symmetric and at least λI.
+    lambda_ : float
+        The regularisation λ of the ridge, positive.
+    B_G : float
+        A bound on ‖G‖, positive.
+
+    Returns
+    -------
+    Bound
+        The number, whether it is a bound, and why.
+
+    Examples
+    --------
     >>> round(float(regularisation_sharper(np.eye(4), lambda_=1.0, B_G=10.0)), 6)
     10.0
-
-    Reference: eq. b_probabilistic_bound, second term, sharper.
     """
     V, B = check_gram(gram, lambda_), positive("B_G", B_G)
     value = lambda_ * B / math.sqrt(float(np.linalg.eigvalsh(V)[0]))
@@ -138,11 +245,28 @@ def window_bias(system: LinearGaussianSystem, arm: int, code: Sequence[int]) -> 
     with g_𝐜 the s Riccati steps of the code, and P that of the filter that sees all arms. It falls to
     0 as s grows: g_𝐜 forgets where it started.
 
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The system, with k arms and a state of d dimensions.
+    arm : int
+        The arm whose reward is predicted, from 0.
+    code : sequence of int
+        The last s arms, oldest first.
+
+    Returns
+    -------
+    Bound
+        The number, whether it is a bound, and why.
+
+    Examples
+    --------
     >>> from kalmanbandits.systems.families import rotation
     >>> system = rotation(theta=5 * np.pi / 8)
     >>> [round(float(window_bias(system, 0, [1, 0] * n)), 2) for n in (1, 2, 4, 8)]
     [45.26, 36.33, 18.95, 4.09]
     """
+    check_system(system)
     c = system.actions[check_arm(system, arm)]
     low, high = full_information_covariance(system), system.stationary_covariance
     for action in check_code(system, code):
@@ -164,11 +288,27 @@ def window_bias_any_policy(system: LinearGaussianSystem, window: int) -> Bound:
     The error f of the filter restarted at N(0, Σ) has E f'P⁻¹f = d there, and each round adds at most d,
     whatever the arms depend on; β* is the conditional mean of c_a'f.
 
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The system, with k arms and a state of d dimensions.
+    window : int
+        The number s of past rewards that a model uses.
+
+    Returns
+    -------
+    Bound
+        The number, whether it is a bound, and why.
+
+    Examples
+    --------
     >>> from kalmanbandits.systems.families import rotation
     >>> round(float(window_bias_any_policy(rotation(theta=5 * np.pi / 8), window=2)))
     196
     """
+    check_system(system)
     s, k = whole("window", window, 1), system.arms
+    check_codes(k, s)
     codes = itertools.product(range(k), repeat=s)
     worst = max(optimal_window(system, a, code).residual_variance for code in codes for a in range(k))
     value = math.sqrt(system.dimension * (s + 1) * (worst - system.noise_variance))
@@ -176,7 +316,8 @@ def window_bias_any_policy(system: LinearGaussianSystem, window: int) -> Bound:
 
 
 def _deviation(sd_beta: float) -> float:
-    return 0.0 if sd_beta == 0 else positive("sd_beta", sd_beta)
+    number = real("sd_beta", sd_beta, "a standard deviation, or 0")
+    return 0.0 if number == 0 else positive("sd_beta", number)
 
 
 def _spread(V: Array, lambda_: float) -> float:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kalmanbandits.errors import Array, InvalidArgument, array, positive
+from kalmanbandits.errors import Array, InvalidArgument, array, positive, real, shown, whole
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
 OPEN_LOOP = "the arms must be chosen without looking at the rewards"
@@ -65,10 +66,35 @@ def union_probability(*deltas: float, times: int = 1) -> float:
 
         P(none) ≥ 1 − times·Σ_i δ_i,  however the events depend on each other
 
+    Parameters
+    ----------
+    *deltas : float
+        The probability δ_i of each event, in [0, 1].
+    times : int
+        How often each event may happen.
+
+    Returns
+    -------
+    float
+        A lower bound on the probability, at least 0.
+
+    Examples
+    --------
     >>> union_probability(0.01, 0.01, times=8)
     0.84
     """
-    return max(0.0, 1.0 - times * sum(deltas))
+    chances = [real("every delta", delta, "the probability of an event") for delta in deltas]
+    if any(not 0 <= chance <= 1 for chance in chances):
+        raise InvalidArgument(f"every delta must lie between 0 and 1, got {shown(deltas)}")
+    return max(0.0, 1.0 - whole("times", times, 1) * sum(chances))
+
+
+def check_codes(arms: int, window: int) -> None:
+    """Whether the codes of `window` arms can be listed one by one."""
+    if arms > 1 and window * math.log2(arms) > 16:
+        raise InvalidArgument(
+            f"window must keep arms**window within 65536, got {window} with {arms} arms (take a smaller one)"
+        )
 
 
 def check_gram(gram: ArrayLike, lambda_: float, window: int | None = None) -> Array:

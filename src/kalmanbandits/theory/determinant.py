@@ -27,11 +27,31 @@ def log_determinant(window: int, rounds: int, *, delta: float, lambda_: float, m
 
     `mean_norm` is E‖Ξ‖. V grows with Σ‖Ξ‖², not with Σ‖Ξ‖: the units do not match.
 
+    Reference: Lemma perturb_bound.
+
+    Parameters
+    ----------
+    window : int
+        The number s of past rewards that a model uses.
+    rounds : int
+        The number of rounds n.
+    delta : float
+        The probability δ that the bound fails, in (0, 1).
+    lambda_ : float
+        The regularisation λ of the ridge, positive.
+    mean_norm : float
+        E‖Ξ‖, positive.
+
+    Returns
+    -------
+    Bound
+        The number, whether it is a bound, and why.
+
+    Examples
+    --------
     >>> bound = log_determinant(1, 10_000, delta=0.1, lambda_=1.0, mean_norm=130.9)
     >>> f"{np.exp(bound.value):.1e}", bound.valid
     ('1.3e+07', False)
-
-    Reference: Lemma perturb_bound.
     """
     s, n, δ = _sizes(window, rounds, delta)
     inner = s * positive("lambda_", lambda_) + (n - s) * positive("mean_norm", mean_norm) / δ
@@ -44,11 +64,29 @@ def log_determinant_corrected(window: int, visits: int, *, lambda_: float, large
 
         det V ≤ (λ + N·L²/s)^s
 
+    Reference: Lemma perturb_bound, corrected; Abbasi-Yadkori, Pál and Szepesvári 2011, Lemma 10.
+
+    Parameters
+    ----------
+    window : int
+        The number s of past rewards that a model uses.
+    visits : int
+        How often N the pair of arm and code was seen.
+    lambda_ : float
+        The regularisation λ of the ridge, positive.
+    largest_square : float
+        A bound L² on every ‖Ξ_i‖², or on their mean; positive.
+
+    Returns
+    -------
+    Bound
+        The number, whether it is a bound, and why.
+
+    Examples
+    --------
     >>> bound = log_determinant_corrected(2, 10, lambda_=1.0, largest_square=4.0)
     >>> round(math.exp(bound.value))
     441
-
-    Reference: Lemma perturb_bound, corrected; Abbasi-Yadkori, Pál and Szepesvári 2011, Lemma 10.
     """
     s, N = whole("window", window, 1), whole("visits", visits, 0)
     value = s * math.log(positive("lambda_", lambda_) + N * positive("largest_square", largest_square) / s)
@@ -64,13 +102,33 @@ def log_determinant_stationary(
 
     by Markov's inequality for Σ_i ‖Ξ_i‖², which has mean N·E‖Ξ‖² with N ≤ n − s.
 
+    Reference: Lemma perturb_bound, corrected.
+
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The system, with k arms and a state of d dimensions.
+    code : sequence of int
+        The last s arms, oldest first.
+    rounds : int
+        The number of rounds n.
+    delta : float
+        The probability δ that the bound fails, in (0, 1).
+    lambda_ : float
+        The regularisation λ of the ridge, positive.
+
+    Returns
+    -------
+    Bound
+        The number, whether it is a bound, and why.
+
+    Examples
+    --------
     >>> from kalmanbandits.systems.families import rotation
     >>> system = rotation(theta=1.0)
     >>> bound = log_determinant_stationary(system, (0,), 10_000, delta=0.1, lambda_=1.0)
     >>> f"{np.exp(bound.value):.1e}"
     '2.7e+09'
-
-    Reference: Lemma perturb_bound, corrected.
     """
     s, n, δ = _sizes(len(check_code(system, code)), rounds, delta)
     square = optimal_window(system, 0, code).mean_square / δ
@@ -98,11 +156,37 @@ def B(
     The determinant in it is too small. In its last term λ√tr(V⁻¹) ≤ √(sλ) has become λ, which is smaller
     where λ < s. It promises 1 − δ though it uses Markov's inequality more than once.
 
+    Reference: eq. B_def, Lemma perturb_bound.
+
+    Parameters
+    ----------
+    window : int
+        The number s of past rewards that a model uses.
+    rounds : int
+        The number of rounds n.
+    delta : float
+        The probability δ that the bound fails, in (0, 1).
+    lambda_ : float
+        The regularisation λ of the ridge, positive.
+    B_c : float
+        A bound on ‖c_a‖, positive.
+    B_R : float
+        A bound on the size of the rewards, positive.
+    B_G : float
+        A bound on ‖G‖, positive.
+    mean_norm : float
+        E‖Ξ‖, positive.
+
+    Returns
+    -------
+    Bound
+        The number, whether it is a bound, and why.
+
+    Examples
+    --------
     >>> bound = B(1, 10_000, delta=0.1, lambda_=1.0, B_c=10.0, B_R=23.4, B_G=10.0, mean_norm=130.9)
     >>> f"{bound.value:.2e}", bound.valid
     ('3.06e+08', False)
-
-    Reference: eq. B_def, Lemma perturb_bound.
     """
     s, n, δ = _sizes(window, rounds, delta)
     log_det = log_determinant(s, n, delta=δ, lambda_=lambda_, mean_norm=mean_norm).value
@@ -131,12 +215,34 @@ def B_corrected(
     R² the residual variance of G*. Two events of probability δ: that Σ‖Ξ_i‖² is large (Markov) and that
     ‖Ξ_t‖ is (Gaussian concentration). It grows like √n, through β*: a window forgets.
 
+    Reference: eq. B_def, corrected.
+
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The system, with k arms and a state of d dimensions.
+    arm : int
+        The arm whose reward is predicted, from 0.
+    code : sequence of int
+        The last s arms, oldest first.
+    rounds : int
+        The number of rounds n.
+    delta : float
+        The probability δ that the bound fails, in (0, 1).
+    lambda_ : float
+        The regularisation λ of the ridge, positive.
+
+    Returns
+    -------
+    Bound
+        The number, whether it is a bound, and why.
+
+    Examples
+    --------
     >>> from kalmanbandits.systems.families import rotation
     >>> bound = B_corrected(rotation(theta=1.0), 0, (0, 1), 10_000, delta=0.01, lambda_=1.0)
     >>> bound.valid, bound.probability
     (True, 0.98)
-
-    Reference: eq. B_def, corrected.
     """
     s, n, δ = _sizes(len(check_code(system, code)), rounds, delta)
     best = optimal_window(system, arm, code)

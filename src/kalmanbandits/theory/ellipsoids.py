@@ -23,7 +23,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kalmanbandits.errors import Array, array, positive, probability, whole
+from kalmanbandits.errors import Array, InvalidArgument, array, positive, probability, whole
 from kalmanbandits.filtering.modified import check_code
 from kalmanbandits.filtering.window import optimal_window
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
@@ -46,13 +46,29 @@ def e(gram: ArrayLike, *, delta_e: float, lambda_: float, B_R: float) -> Bound:
     Abbasi-Yadkori's theorem needs noise of conditional mean 0; E[γ|F] is about as large as the innovation.
     The same expression is a bound for the innovations ε, see `e_corrected`.
 
-    Shapes: `gram` V (s, s).
+    Reference: eq. e_probabilistic_bound.
 
+    Parameters
+    ----------
+    gram : array_like, shape (s, s)
+        V = λI + ΣΞΞ', symmetric and at least λI.
+    delta_e : float
+        The probability δ_e that the bound on the noise fails, in (0, 1).
+    lambda_ : float
+        The regularisation λ of the ridge, positive.
+    B_R : float
+        A bound on the size of the rewards, positive.
+
+    Returns
+    -------
+    Bound
+        The number, whether it is a bound, and why.
+
+    Examples
+    --------
     >>> bound = e([[101.0]], delta_e=0.1, lambda_=1.0, B_R=1.0)
     >>> round(bound.value, 3), bound.valid
     (3.036, False)
-
-    Reference: eq. e_probabilistic_bound.
     """
     V, δ = check_gram(gram, lambda_), probability("delta_e", delta_e)
     value = positive("B_R", B_R) * _confidence_root(V, δ, lambda_)
@@ -76,12 +92,34 @@ def e_corrected(
     Valid under every policy, and uniformly over time (Abbasi-Yadkori, Pál and Szepesvári 2011, Theorem 1):
     the code bounds P_t ⪯ g(… g(Σ) …), since g is monotone and P_{t−s} ⪯ Σ.
 
+    Reference: eq. e_probabilistic_bound, corrected.
+
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The system, with k arms and a state of d dimensions.
+    arm : int
+        The arm whose reward is predicted, from 0.
+    code : sequence of int
+        The last s arms, oldest first.
+    gram : array_like, shape (s, s)
+        V = λI + ΣΞΞ', symmetric and at least λI.
+    delta_e : float
+        The probability δ_e that the bound on the noise fails, in (0, 1).
+    lambda_ : float
+        The regularisation λ of the ridge, positive.
+
+    Returns
+    -------
+    Bound
+        The number, whether it is a bound, and why.
+
+    Examples
+    --------
     >>> from kalmanbandits.systems.families import rotation
     >>> bound = e_corrected(rotation(theta=5 * np.pi / 8), 0, (1,), [[1e6]], delta_e=0.1, lambda_=1.0)
     >>> round(bound.value, 1), bound.valid
     (280.8, True)
-
-    Reference: eq. e_probabilistic_bound, corrected.
     """
     V, δ = check_gram(gram, lambda_, len(check_code(system, code))), probability("delta_e", delta_e)
     R = math.sqrt(optimal_window(system, arm, code).residual_variance)
@@ -107,14 +145,40 @@ def sigma(
 
     printed with probability (1 − δ_e)(1 − δ_b), as if the two events were independent.
 
-    Shapes: `gram` (s, s), `rewards` Ξ (s,), oldest first.
+    Reference: eq. sigma_def, Theorems model_error and sigma_bound.
 
+    Parameters
+    ----------
+    gram : array_like, shape (s, s)
+        V = λI + ΣΞΞ', symmetric and at least λI.
+    rewards : array_like, shape (s,)
+        Ξ, the last s rewards, oldest first.
+    visits : int
+        How often N the pair of arm and code was seen.
+    delta_e : float
+        The probability δ_e that the bound on the noise fails, in (0, 1).
+    delta_b : float
+        The probability δ_b that the bound on the bias fails, in (0, 1).
+    lambda_ : float
+        The regularisation λ of the ridge, positive.
+    B_c : float
+        A bound on ‖c_a‖, positive.
+    B_R : float
+        A bound on the size of the rewards, positive.
+    B_G : float
+        A bound on ‖G‖, positive.
+
+    Returns
+    -------
+    Bound
+        The number, whether it is a bound, and why.
+
+    Examples
+    --------
     >>> constants = dict(lambda_=1.0, B_c=1.0, B_R=1.0, B_G=1.0)
     >>> bound = sigma([[1e6]], [10.0], visits=100, delta_e=0.1, delta_b=0.1, **constants)
     >>> round(bound.value, 3), round(bound.probability, 3), bound.valid
     (1.043, 0.81, False)
-
-    Reference: eq. sigma_def, Theorems model_error and sigma_bound.
     """
     noise = e(gram, delta_e=delta_e, lambda_=lambda_, B_R=B_R)
     bias = b(gram, visits=visits, delta_b=delta_b, lambda_=lambda_, B_c=B_c, B_R=B_R, B_G=B_G)
@@ -141,14 +205,42 @@ def sigma_corrected(
 
     With probability 1 − δ_e − δ_b for this pair, and 1 − k^{s+1}(δ_e + δ_b) for all pairs at once.
 
+    Reference: eq. sigma_def, corrected.
+
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The system, with k arms and a state of d dimensions.
+    arm : int
+        The arm whose reward is predicted, from 0.
+    code : sequence of int
+        The last s arms, oldest first.
+    gram : array_like, shape (s, s)
+        V = λI + ΣΞΞ', symmetric and at least λI.
+    rewards : array_like, shape (s,)
+        Ξ, the last s rewards, oldest first.
+    visits : int
+        How often N the pair of arm and code was seen.
+    delta_e : float
+        The probability δ_e that the bound on the noise fails, in (0, 1).
+    delta_b : float
+        The probability δ_b that the bound on the bias fails, in (0, 1).
+    lambda_ : float
+        The regularisation λ of the ridge, positive.
+
+    Returns
+    -------
+    Bound
+        The number, whether it is a bound, and why.
+
+    Examples
+    --------
     >>> from kalmanbandits.systems.families import rotation
     >>> system, V = rotation(theta=5 * np.pi / 8), [[2.7e8]]
     >>> options = dict(visits=10_000, delta_e=0.05, delta_b=0.05, lambda_=1.0)
     >>> bound = sigma_corrected(system, 0, (1,), V, [164.0], **options)
     >>> round(bound.value), bound.probability, bound.valid
     (284, 0.9, True)
-
-    Reference: eq. sigma_def, corrected.
     """
     V = check_gram(gram, lambda_, len(check_code(system, code)))
     noise = e_corrected(system, arm, code, V, delta_e=delta_e, lambda_=lambda_)
@@ -169,10 +261,28 @@ def all_pairs_printed(arms: int, window: int, *, delta_e: float, delta_b: float)
 
         (1 − δ_e)(1 − δ_b)
 
+    Reference: Theorem model_error.
+
+    Parameters
+    ----------
+    arms : int
+        The number k of arms.
+    window : int
+        The number s of past rewards that a model uses.
+    delta_e : float
+        The probability δ_e that the bound on the noise fails, in (0, 1).
+    delta_b : float
+        The probability δ_b that the bound on the bias fails, in (0, 1).
+
+    Returns
+    -------
+    Bound
+        The number, whether it is a bound, and why.
+
+    Examples
+    --------
     >>> round(float(all_pairs_printed(2, 1, delta_e=0.1, delta_b=0.1)), 3)
     0.81
-
-    Reference: Theorem model_error.
     """
     _pairs(arms, window)
     value = (1 - probability("delta_e", delta_e)) * (1 - probability("delta_b", delta_b))
@@ -185,10 +295,28 @@ def all_pairs(arms: int, window: int, *, delta_e: float, delta_b: float) -> Boun
 
         1 − k^{s+1}(δ_e + δ_b)
 
+    Reference: Theorem model_error, corrected.
+
+    Parameters
+    ----------
+    arms : int
+        The number k of arms.
+    window : int
+        The number s of past rewards that a model uses.
+    delta_e : float
+        The probability δ_e that the bound on the noise fails, in (0, 1).
+    delta_b : float
+        The probability δ_b that the bound on the bias fails, in (0, 1).
+
+    Returns
+    -------
+    Bound
+        The number, whether it is a bound, and why.
+
+    Examples
+    --------
     >>> round(float(all_pairs(2, 1, delta_e=0.01, delta_b=0.01)), 3)
     0.92
-
-    Reference: Theorem model_error, corrected.
     """
     pairs = _pairs(arms, window)
     chance = union_probability(probability("delta_e", delta_e), probability("delta_b", delta_b), times=pairs)
@@ -198,7 +326,13 @@ def all_pairs(arms: int, window: int, *, delta_e: float, delta_b: float) -> Boun
 
 
 def _pairs(arms: int, window: int) -> int:
-    return int(whole("arms", arms, 1) ** (whole("window", window, 1) + 1))
+    k, s = whole("arms", arms, 1), whole("window", window, 1)
+    if k > 1 and (s + 1) * math.log2(k) >= 64:
+        raise InvalidArgument(
+            f"window must keep arms**(window + 1) below 2**64, got {s} with {k} arms (so many models never "
+            "keep their bounds together)"
+        )
+    return int(k ** (s + 1))
 
 
 def _confidence_root(V: Array, δ: float, lambda_: float) -> float:

@@ -24,6 +24,18 @@ def expected_maximum(covariance: ArrayLike) -> tuple[float, float]:
     For k > 3 half the mean range is read on a Kronecker lattice with 32 random shifts of a fixed seed, on
     directions of the right mean length (a maximum is linear in the length); the shifts give the error.
 
+    Parameters
+    ----------
+    covariance : array_like, shape (k, k)
+        V, the covariance of the variables.
+
+    Returns
+    -------
+    tuple of float
+        The expectation, and its standard error.
+
+    Examples
+    --------
     >>> round(expected_maximum(np.eye(2))[0] * math.sqrt(math.pi), 12)
     1.0
     >>> value, error = expected_maximum(np.eye(5))                   # exactly 1.16296...
@@ -43,6 +55,20 @@ def expected_maximum_gap(larger: ArrayLike, smaller: ArrayLike) -> tuple[float, 
     points through symmetric roots, so that the error is that of the difference. For W ⪯ V it is ≥ 0, since
     X has the law of Y plus something independent and centred (Jensen).
 
+    Parameters
+    ----------
+    larger : array_like, shape (k, k)
+        V, the covariance of X.
+    smaller : array_like, shape (k, k)
+        W, the covariance of Y.
+
+    Returns
+    -------
+    tuple of float
+        The gap, and its standard error.
+
+    Examples
+    --------
     >>> V = np.diag([1.0, 1.0])
     >>> gap, _ = expected_maximum_gap(V, V * (1 - 1e-12))
     >>> round(gap / expected_maximum(V)[0] * 1e12, 3)

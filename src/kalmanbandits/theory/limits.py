@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from kalmanbandits.errors import Array, whole
-from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
 from kalmanbandits.systems.properties import lyapunov
 from kalmanbandits.theory.bound import STATIONARY, Bound, starts_stationary
 from kalmanbandits.theory.gaussian import expected_maximum_gap
@@ -23,14 +23,25 @@ def full_information_covariance(system: LinearGaussianSystem) -> Array:
         P = ΓPΓ' + Q − ΓPC'(CPC' + σ²I)⁻¹CPΓ'
 
     with noise that is independent from arm to arm. By Newton's method (Hewer): for a fixed gain the equation
-    is a Lyapunov equation. It lies below the covariance of every filter that sees one arm a round.
+    is a Lyapunov equation. It lies below the covariance of every filter that sees one arm per round.
 
-    Shapes: → (d, d).
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The system, with k arms and a state of d dimensions.
 
+    Returns
+    -------
+    ndarray, shape (d, d)
+        P.
+
+    Examples
+    --------
     >>> from kalmanbandits.systems.families import rotation
     >>> float(np.trace(full_information_covariance(rotation(theta=1.0))).round(3))
     9.421
     """
+    check_system(system)
     P, last = system.stationary_covariance, np.inf
     for _ in range(100):
         F, N = _closed_loop(system, P)
@@ -50,15 +61,28 @@ def regret_floor_per_round(system: LinearGaussianSystem) -> Bound:
         E max_a c_a'z − E max_a c_a'ẑ,   z ~ N(0, Σ),  ẑ ~ N(0, Σ − P),  P of the filter that sees all arms
 
     for k = 2: (√(x'Σx) − √(x'(Σ − P)x)) / √(2π) with x = c_1 − c_2. Valid for every policy, also one that
-    knows the system: reward noises of different arms never meet in what a learner of one arm a round sees, so
-    taking them independent costs nothing.
+    knows the system: a learner of one arm per round never sees the noises of two arms together, so taking
+    them independent costs nothing.
 
+    Reference: eq. regret; the "best obtainable performance" that the conclusion leaves open.
+
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The system, with k arms and a state of d dimensions.
+
+    Returns
+    -------
+    Bound
+        The number, whether it is a bound, and why.
+
+    Examples
+    --------
     >>> from kalmanbandits.systems.families import rotation
     >>> round(float(regret_floor_per_round(rotation(theta=5 * np.pi / 8))), 4)
     0.4318
-
-    Reference: eq. regret; the "best obtainable performance" that the conclusion leaves open.
     """
+    check_system(system)
     C, Σ = system.actions, system.stationary_covariance
     P = full_information_covariance(system)
     gap, error = expected_maximum_gap(C @ Σ @ C.T, C @ (Σ - P) @ C.T)
@@ -73,12 +97,27 @@ def regret_floor(system: LinearGaussianSystem, rounds: int) -> Bound:
 
     It exceeds n times the floor per round by what the first rounds cost, when nothing has been seen yet.
 
+    Reference: eq. regret.
+
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The system, with k arms and a state of d dimensions.
+    rounds : int
+        The number of rounds n.
+
+    Returns
+    -------
+    Bound
+        The number, whether it is a bound, and why.
+
+    Examples
+    --------
     >>> from kalmanbandits.systems.families import rotation
     >>> round(float(regret_floor(rotation(theta=0.0), rounds=10_000)) / 10_000, 4)
     0.441
-
-    Reference: eq. regret.
     """
+    check_system(system)
     n = whole("rounds", rounds, 1)
     C, Σ = system.actions, system.stationary_covariance
     V = C @ Σ @ C.T

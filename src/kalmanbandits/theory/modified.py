@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from kalmanbandits.errors import array, whole
 from kalmanbandits.filtering.modified import ModifiedFilter, check_arm
-from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
 from kalmanbandits.systems.properties import semidefinite_cholesky
 from kalmanbandits.theory.bound import OPEN_LOOP, STATIONARY, Bound, starts_stationary
 
@@ -27,13 +27,30 @@ def error_variance_printed(system: LinearGaussianSystem, arm: int, dominating_ar
     (σ² for the printed σ.) It needs g(P_ā, c) ⪯ P_ā for every c, for which P_ā ⪰ P_a for every a would
     not be enough, and there is no such ā in general: on the paper's system the filter diverges.
 
+    Reference: Theorem 1 (`code_seq`), part 2.
+
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The system, with k arms and a state of d dimensions.
+    arm : int
+        The arm whose reward is predicted, from 0.
+    dominating_arm : int
+        The arm ā whose steady-state covariance the paper uses.
+
+    Returns
+    -------
+    Bound
+        The number, whether it is a bound, and why.
+
+    Examples
+    --------
     >>> from kalmanbandits.systems.families import rotation
     >>> bound = error_variance_printed(rotation(theta=5 * math.pi / 8), arm=0)
     >>> round(bound.value, 1), bound.valid
     (744.4, False)
-
-    Reference: Theorem 1 (`code_seq`), part 2.
     """
+    check_system(system)
     P = ModifiedFilter(system, "printed", dominating_arm).bound
     c = system.actions[check_arm(system, arm)]
     why = "Γ − ΓL_ac_a' need not be stable with P̄ = P_ā, and no arm dominates in general (Lemma 1 is false)"
@@ -47,12 +64,27 @@ def error_variance(system: LinearGaussianSystem, arm: int) -> Bound:
 
     Valid at every t for every sequence of arms that ignores the rewards, from P'_0 ⪯ Σ (ẑ'_0 = 0).
 
+    Reference: Theorem 1 (`code_seq`), part 2, with P̄ = Σ.
+
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The system, with k arms and a state of d dimensions.
+    arm : int
+        The arm whose reward is predicted, from 0.
+
+    Returns
+    -------
+    Bound
+        The number, whether it is a bound, and why.
+
+    Examples
+    --------
     >>> from kalmanbandits.systems.families import rotation
     >>> round(float(error_variance(rotation(theta=5 * math.pi / 8), arm=0)))
     26916
-
-    Reference: Theorem 1 (`code_seq`), part 2, with P̄ = Σ.
     """
+    check_system(system)
     value = float(system.reward_variances[check_arm(system, arm)])
     why = f"{OPEN_LOOP}; {STATIONARY}; the filter must have P̄ = Σ and start at ẑ' = 0"
     return Bound(value, "Var γ with P̄ = Σ", starts_stationary(system), why)
@@ -67,11 +99,26 @@ def error_second_moment(system: LinearGaussianSystem, arm: int) -> Bound:
     In the norm of Σ⁻¹ the error obeys |e_{t+1}| ≤ |A_ae_t| + |noise|, and the noise of a round is independent
     of the arm pulled in it. The rest is the triangle inequality in mean square.
 
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The system, with k arms and a state of d dimensions.
+    arm : int
+        The arm whose reward is predicted, from 0.
+
+    Returns
+    -------
+    Bound
+        The number, whether it is a bound, and why.
+
+    Examples
+    --------
     >>> from kalmanbandits.systems.families import rotation
     >>> bound = error_second_moment(rotation(theta=5 * math.pi / 8), arm=0)
     >>> bound.valid, bound.value < math.inf
     (True, True)
     """
+    check_system(system)
     a = check_arm(system, arm)
     modified = ModifiedFilter(system)
     drift = sum(modified.norm(column) ** 2 for column in semidefinite_cholesky(system.process_noise).T)
@@ -92,17 +139,36 @@ def beta(system: LinearGaussianSystem, arm: int, window: int, estimate: ArrayLik
 
     Valid for P̄ = Σ, every policy and every path: the code's arms may depend on anything.
 
+    Reference: the remark after eq. linear_code_model, with its rate.
+
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The system, with k arms and a state of d dimensions.
+    arm : int
+        The arm whose reward is predicted, from 0.
+    window : int
+        The number s of past rewards that a model uses.
+    estimate : array_like, shape (d,)
+        ẑ', the estimate of the state.
+
+    Returns
+    -------
+    Bound
+        The number, whether it is a bound, and why.
+
+    Examples
+    --------
     >>> from kalmanbandits.systems.families import rotation
     >>> system = rotation(theta=5 * math.pi / 8)
     >>> [round(float(beta(system, 0, window, [1.0, 1.0, 1.0, 1.0])), 1) for window in (1, 4, 16, 64)]
     [140.7, 111.2, 45.8, 1.3]
-
-    Reference: the remark after eq. linear_code_model, with its rate.
     """
     modified = ModifiedFilter(system)
     z = array("estimate", estimate, (system.dimension,))
     scale = math.sqrt(float(system.reward_variances[check_arm(system, arm)]) - system.noise_variance)
-    value = modified.contraction(whole("window", window, 1)) * scale * modified.norm(z) if z.any() else 0.0
+    shrink = modified.contraction(whole("window", window, 1))
+    value = shrink * scale * modified.norm(z) if z.any() else 0.0
     return Bound(value, f"|β|, window {window}", True, "any policy, any path; the filter must have P̄ = Σ")
 
 
@@ -113,12 +179,28 @@ def beta_deviation(system: LinearGaussianSystem, arm: int, window: int) -> Bound
 
     since sd(b'ẑ') ≤ sd(b'z) + sd(b'(z − ẑ')) ≤ 2√(b'Σb), and b'Σb ≤ contraction(s)²·c_a'Σc_a.
 
+    Reference: the remark after eq. linear_code_model.
+
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The system, with k arms and a state of d dimensions.
+    arm : int
+        The arm whose reward is predicted, from 0.
+    window : int
+        The number s of past rewards that a model uses.
+
+    Returns
+    -------
+    Bound
+        The number, whether it is a bound, and why.
+
+    Examples
+    --------
     >>> from kalmanbandits.systems.families import rotation
     >>> system = rotation(theta=5 * math.pi / 8)
     >>> [round(float(beta_deviation(system, 0, window)), 1) for window in (1, 4, 16, 64)]
     [327.5, 258.8, 106.5, 3.1]
-
-    Reference: the remark after eq. linear_code_model.
     """
     modified = ModifiedFilter(system)
     scale = math.sqrt(float(system.reward_variances[check_arm(system, arm)]) - system.noise_variance)

@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike
 from kalmanbandits.errors import InvalidArgument, array, positive, probability, whole
 from kalmanbandits.filtering.modified import ModifiedFilter, check_arm, check_code
 from kalmanbandits.filtering.window import modified_window
-from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
 from kalmanbandits.systems.properties import riccati_map
-from kalmanbandits.theory.bound import STATIONARY, Bound, starts_stationary
+from kalmanbandits.theory.bound import STATIONARY, Bound, check_codes, starts_stationary
 from kalmanbandits.theory.determinant import B
 from kalmanbandits.theory.gaussian import expected_maximum
 
@@ -49,14 +49,44 @@ def regret_printed(
     with ΔG_a = G_{a*} − G_a of the modified filter with P̄ = P_ā. `best` is a*, which the theorem takes as
     fixed.
 
+    Reference: Theorem algo_performance, eq. regret_bound_UCB.
+
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The system, with k arms and a state of d dimensions.
+    code : sequence of int
+        The last s arms, oldest first.
+    best : int
+        The arm a* that the theorem takes for the best.
+    rounds : int
+        The number of rounds n.
+    delta : float
+        The probability δ that the bound fails, in (0, 1).
+    lambda_ : float
+        The regularisation λ of the ridge, positive.
+    B_c : float
+        A bound on ‖c_a‖, positive.
+    B_R : float
+        A bound on the size of the rewards, positive.
+    B_G : float
+        A bound on ‖G‖, positive.
+    dominating_arm : int
+        The arm ā whose steady-state covariance the paper uses.
+
+    Returns
+    -------
+    Bound
+        The number, whether it is a bound, and why.
+
+    Examples
+    --------
     >>> from kalmanbandits.systems.families import rotation
     >>> system = rotation(theta=5 * math.pi / 8)
     >>> constants = dict(lambda_=1.0, B_c=10.0, B_R=math.sqrt(system.reward_variances[0]), B_G=10.0)
     >>> bound = regret_printed(system, (0,), 0, 10_001, delta=1e-9, **constants)
     >>> round((bound.value - 92.56) / 10_000, 3), bound.valid      # per round, less than the floor of .43
     (0.043, False)
-
-    Reference: Theorem algo_performance, eq. regret_bound_UCB.
     """
     codes = check_code(system, code)
     s, n, δ = len(codes), whole("rounds", rounds, 1), probability("delta", delta)
@@ -87,14 +117,38 @@ def regret_exploration_printed(
         R_n ≤ Σ_a 2nB_c²B_R²(1 − (1−δ)⁴(1 − exp(−φ_a² / 2ΔG_a'Σ_ΞΔG_a)))
         φ_a² = u_{a*} − u_a + σ_{a*} + σ_a
 
-    Shapes: `exploration` u, `widths` σ and `spreads` ΔG_a'Σ_ΞΔG_a are (k,).
+    Reference: Theorem regret_performance, eq. regret_bound and phi_definition.
 
+    Parameters
+    ----------
+    rounds : int
+        The number of rounds n.
+    best : int
+        The arm a* that the theorem takes for the best.
+    delta : float
+        The probability δ that the bound fails, in (0, 1).
+    B_c : float
+        A bound on ‖c_a‖, positive.
+    B_R : float
+        A bound on the size of the rewards, positive.
+    exploration : array_like, shape (k,)
+        u, the exploration term of each arm.
+    widths : array_like, shape (k,)
+        σ, the width of each arm's confidence interval.
+    spreads : array_like, shape (k,)
+        ΔG_a'Σ_ΞΔG_a of each arm.
+
+    Returns
+    -------
+    Bound
+        The number, whether it is a bound, and why.
+
+    Examples
+    --------
     >>> bound = regret_exploration_printed(1, 0, delta=1e-9, B_c=1.0, B_R=1.0, exploration=[9.0, 9.0],
     ...                                    widths=[100.0, 100.0], spreads=[0.0, 1.0])
     >>> bound.value < 1e-7, bound.valid
     (True, False)
-
-    Reference: Theorem regret_performance, eq. regret_bound and phi_definition.
     """
     u = array("exploration", exploration, (None,))
     σ, q = array("widths", widths, u.shape), array("spreads", spreads, u.shape)
@@ -113,10 +167,25 @@ def regret_any_policy(system: LinearGaussianSystem, rounds: int) -> Bound:
 
     Attained by a clairvoyant who always pulls the worst arm.
 
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The system, with k arms and a state of d dimensions.
+    rounds : int
+        The number of rounds n.
+
+    Returns
+    -------
+    Bound
+        The number, whether it is a bound, and why.
+
+    Examples
+    --------
     >>> from kalmanbandits.systems.families import rotation
     >>> round(float(regret_any_policy(rotation(theta=1.0), rounds=1)), 2)
     185.12
     """
+    check_system(system)
     n = whole("rounds", rounds, 1)
     value, error = _expected_best(system)
     why = f"any policy; {STATIONARY}"
@@ -130,12 +199,27 @@ def regret_random(system: LinearGaussianSystem, rounds: int) -> Bound:
 
     since E c_A'z = 0 for every arm that does not depend on z.
 
+    Reference: the Random learner of the numerical results.
+
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The system, with k arms and a state of d dimensions.
+    rounds : int
+        The number of rounds n.
+
+    Returns
+    -------
+    Bound
+        The number, whether it is a bound, and why.
+
+    Examples
+    --------
     >>> from kalmanbandits.systems.families import rotation
     >>> round(float(regret_random(rotation(theta=1.0), rounds=1)), 2)
     92.56
-
-    Reference: the Random learner of the numerical results.
     """
+    check_system(system)
     n = whole("rounds", rounds, 1)
     value, error = _expected_best(system)
     why = f"exact for any policy that ignores the rewards; {STATIONARY}"
@@ -151,16 +235,32 @@ def regret_greedy(system: LinearGaussianSystem, rounds: int, window: int = 2) ->
     The filter's covariance is below g_𝐜(Σ) for the code 𝐜 of the arms last pulled. A larger `window` is
     sharper and takes k^window steps.
 
+    Reference: a bound in place of Theorem algo_performance, for the known system.
+
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The system, with k arms and a state of d dimensions.
+    rounds : int
+        The number of rounds n.
+    window : int
+        The number s of arms that are looked back on; a larger one is sharper and takes k^s steps.
+
+    Returns
+    -------
+    Bound
+        The number, whether it is a bound, and why.
+
+    Examples
+    --------
     >>> from kalmanbandits.systems.families import rotation
     >>> system = rotation(theta=5 * math.pi / 8)
     >>> [round(float(regret_greedy(system, 10_000, window)) / 10_000, 1) for window in (1, 2, 4, 8)]
     [85.6, 28.2, 27.8, 25.8]
-
-    Reference: a bound in place of Theorem algo_performance, for the known system.
     """
+    check_system(system)
     n, s, C = whole("rounds", rounds, 1), whole("window", window, 1), system.actions
-    if system.arms**s > 2**16:
-        raise InvalidArgument(f"window must keep arms**window within 65536, got {s} (take a smaller one)")
+    check_codes(system.arms, s)
     Γ, Q, s2 = system.transition, system.process_noise, system.noise_variance
     covariances = [system.stationary_covariance]
     total = error = 0.0

@@ -1,0 +1,282 @@
+"""What an agent is between two calls: its state, its lock, its journal, its files."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, Self, TypeVar
+
+import numpy as np
+
+from kalmanbandits import saving
+from kalmanbandits.agent import calls, checks, forking
+from kalmanbandits.agent.events import Event
+from kalmanbandits.agent.explanation import Explanation, explain
+from kalmanbandits.agent.history import History
+from kalmanbandits.agent.journal import Journal
+from kalmanbandits.agent.play import Play
+from kalmanbandits.agent.records import packed, restore
+from kalmanbandits.agent.settings import Arm
+from kalmanbandits.agent.tickets import Ticket
+from kalmanbandits.errors import InvalidArgument, RoundError
+from kalmanbandits.policies.spec import Policy
+from kalmanbandits.saving import Target
+from kalmanbandits.systems.replay import Replay
+
+T = TypeVar("T")
+
+
+class AgentBase:
+    """All of an agent but its calls."""
+
+    def _begin(self, play: Play, journal: Journal | None = None, lock: Any = None) -> None:
+        self._play, self._journal = play, journal
+        # Reentrant, since only its owner can release such a lock: see `_let_go`.
+        self._lock: Any = lock or threading.RLock()
+        # Whether a call needs more than the few lines of `select`, `update`, `ask` and `tell` below.
+        self._special = bool(
+            journal or play.history or play.ticket_timeout is not None or not play.settings.plain
+        )
+        forking.watch(self)
+
+    @property
+    def policy(self) -> Policy:
+        """The description it was made from, with the arms that were added since."""
+        return self._look(lambda play: play.policy)
+
+    @property
+    def seed(self) -> int:
+        """The seed of its chance."""
+        return self._play.seed
+
+    @property
+    def arms(self) -> tuple[Arm, ...]:
+        """Its arms, retired ones included: their names, or their indices if they have none."""
+        return self._look(lambda play: tuple(play.label(arm) for arm in range(play.policy.arms)))
+
+    @property
+    def rounds(self) -> int:
+        """Rounds closed so far."""
+        return self._look(lambda play: play.settled)
+
+    @property
+    def open_arm(self) -> Any:
+        """The arm that `select` gave and that waits for its reward, if one does."""
+        return self._look(lambda play: None if play.open is None else play.label(play.open))
+
+    @property
+    def open_tickets(self) -> tuple[Ticket, ...]:
+        """The choices that `ask` gave and that wait for their rewards, oldest first."""
+        return self._look(lambda play: calls.open_tickets(play, self._now()))
+
+    @property
+    def retired(self) -> tuple[Any, ...]:
+        """The arms that are not chosen any more."""
+        return self._look(lambda play: tuple(play.label(int(a)) for a in np.flatnonzero(~play.usable)))
+
+    @property
+    def memory(self) -> Any:
+        """A copy of all it knows for its next choice: a NumPy record with named fields."""
+        return self._look(lambda play: play.pending.live()[0].copy())
+
+    @property
+    def history(self) -> History:
+        """Every choice that is kept, with its reward, its times and the index it was chosen by."""
+
+        def read(play: Play) -> History:
+            names = None if play.names is None else tuple(play.names)
+            if self._journal is not None:
+                return History(self._journal.history(), names)
+            if play.history is None:
+                raise InvalidArgument("history is not kept (make the agent with Agent(…, history=True))")
+            return History(play.history.rows, names)
+
+        return self._look(read)
+
+    def __repr__(self) -> str:
+        return f"Agent({self.policy!r}, seed={self.seed}), {self.rounds} rounds"
+
+    def explain(self, available: Iterable[Arm] | None = None) -> Explanation:
+        """What the policy thinks of every arm in this round, open or about to be, and why it chooses.
+
+        Parameters
+        ----------
+        available : iterable of arms, optional
+            Those to choose from, for a round that is not open.
+
+        Returns
+        -------
+        Explanation
+            Prints as a small table, in a notebook too.
+        """
+
+        def read(play: Play) -> Explanation:
+            offered = play.usable
+            if available is not None:
+                offered = checks.mask(play, available)
+            elif play.open is not None and play.offered[0] == play.rounds:
+                offered = play.offered[1]
+            return explain(play, offered)
+
+        return self._look(read)
+
+    def save(self, target: Target) -> None:
+        """Write description, memory, place in the random stream and open choices.
+
+        Parameters
+        ----------
+        target : path or binary file
+            A file is replaced as a whole or not at all; a link is followed, and its mode stays.
+        """
+        saving.write(target, self._look(packed))
+
+    @classmethod
+    def load(cls, source: Target) -> Self:
+        """The agent that was saved; it goes on exactly as it would have.
+
+        Parameters
+        ----------
+        source : path or binary file
+            What `save` wrote. It is checked, not trusted: a damaged or foreign file is refused.
+        """
+        return cls._loaded(source, source)
+
+    def close(self) -> None:
+        """End the journal in this process, if there is one."""
+        with self._lock:
+            if self._journal is not None:
+                self._journal.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __copy__(self) -> Self:
+        """An agent in memory that goes on from here by itself."""
+        return self._loaded("the copy", self._look(packed))
+
+    def __deepcopy__(self, _: Any) -> Self:
+        return self.__copy__()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """An agent in memory is pickled as it is; one with a journal opens it again, wherever that is."""
+        if self._journal is not None:
+            return _reopened, (type(self), os.path.abspath(self._journal.folder), self._journal.options)
+        return _unpickled, (type(self), self._look(packed))
+
+    @classmethod
+    def _loaded(cls, name: Any, source: Target | bytes) -> Self:
+        agent, play = cls.__new__(cls), Play.__new__(Play)
+        restore(play, name, saving.read(source))
+        agent._begin(play)
+        return agent
+
+    def _now(self) -> float:
+        """The time, which never goes back."""
+        now, last = time.time(), self._play.time
+        return last if now < last else now
+
+    def _look(self, read: Callable[[Play], T]) -> T:
+        """What `read` finds in the state, which is up to date and at rest."""
+        with self._lock:
+            if self._journal is not None:
+                self._journal.look()
+            self._play.work()
+            return read(self._play)
+
+    def _turn(self, work: Callable[[], T]) -> T:
+        """Do something that may change the state."""
+        if self._journal is not None:
+            return self._journal.run(work)
+        with self._lock:
+            result = work()
+            self._play.work()
+            return result
+
+    def _do(self, call: Callable[..., calls.Answer], *arguments: Any) -> Any:
+        """One of the `calls`, on record."""
+
+        def work() -> Any:
+            play, now = self._play, self._now()
+            if play.ticket_timeout is not None:
+                self._record(calls.expire_old(play, now, play.ticket_timeout))
+            happened, answer = call(play, now, *arguments)
+            self._record(happened)
+            return answer
+
+        return self._turn(work)
+
+    def _record(self, happened: list[Event]) -> None:
+        """Put the events of one call into the journal, if there is one, and play them."""
+        if self._journal is not None:
+            self._journal.write(happened)
+            return
+        for event in happened:
+            self._play.apply(event)
+
+    def _play_table(self, replay: Replay) -> None:
+        """Every row of a table, or none."""
+        play, rows = self._play, zip(*calls.table(self._play, replay), strict=True)
+        before = packed(play) if self._journal is None else b""
+        try:
+            for rewards, offered in rows:
+                self._record(calls.row(play, self._now(), rewards, offered))
+        except BaseException:
+            if self._journal is not None:
+                self._journal.abandon("warm_start was interrupted")
+            else:
+                restore(play, "the agent before", saving.read(before))
+            raise
+
+    def _rest(self, patience: float) -> bool:
+        """Before a fork: see `forking`."""
+        if not self._lock.acquire(timeout=patience):
+            return False
+        if self._journal is not None:
+            with suppress(Exception):  # whoever waits for it hears of it
+                self._journal.rest()
+        return True
+
+    def _wake(self) -> None:
+        """After a fork: see `forking`."""
+        self._lock.release()
+
+    def _orphan(self) -> None:
+        """In a child that was forked in the middle of a call: see `forking`."""
+        why = "belongs to the process that this one was forked from, in the middle of a call"
+        self._lock = _Lost(f"this agent {why} (make, load or open it here)")
+        if self._journal is not None:
+            self._journal.end(why, self._lock)
+
+
+class _Lost:
+    """In place of a lock that nobody will ever release."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def acquire(self, *_: Any, **__: Any) -> bool:
+        """Refuse."""
+        raise RoundError(self._why)
+
+    def release(self) -> None:
+        """There is nothing to release."""
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def _unpickled(cls: type[AgentBase], content: bytes) -> AgentBase:
+    return cls._loaded("the pickled agent", content)
+
+
+def _reopened(cls: Any, folder: str, options: dict[str, Any]) -> AgentBase:
+    return cls.open(folder, **options)  # type: ignore[no-any-return]

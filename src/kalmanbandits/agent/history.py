@@ -1,0 +1,182 @@
+"""The history of an agent: every choice, its reward, when each happened, and the index it was chosen by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kalmanbandits.agent.events import CHOICES, ENDS, REWARDED, Event
+from kalmanbandits.errors import InvalidArgument, InvalidType, positive, whole
+
+if TYPE_CHECKING:
+    import pandas
+
+ROW = np.dtype(
+    [
+        ("round", np.int64),
+        ("arm", np.int64),
+        ("index", np.float64),
+        ("reward", np.float64),
+        ("chosen", "M8[us]"),
+        ("closed", "M8[us]"),
+    ]
+)
+Keep = bool | int | timedelta  # which rounds a history keeps: all, none, so many, those of a time
+
+
+class History:
+    """The rounds of an agent that its history holds, oldest first; `agent.history` gives one.
+
+    `rows` is a NumPy structured array with the fields `round` (from 1), `arm` (its index), `index` (what the
+    policy compared when it chose), `reward` (NaN: open, or it never came), `chosen` and `closed` (UTC; NaT:
+    still open). `len`, slices and `history["reward"]` are those of the array.
+
+    >>> from kalmanbandits import Agent, UCB
+    >>> agent = Agent(UCB(arms=2), arms=["north", "south"], history=True)
+    >>> agent.update(agent.select(), 1.5)
+    >>> agent.history["reward"]
+    array([1.5])
+    >>> agent.history.arms
+    ('north',)
+    """
+
+    def __init__(self, rows: Any, names: tuple[str, ...] | None) -> None:
+        self.rows, self.names = rows, names
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.rows[key]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array(self.rows, dtype=dtype, copy=copy)
+
+    def __repr__(self) -> str:
+        span = f", rounds {self.rows['round'][0]} to {self.rows['round'][-1]}" if len(self) else ""
+        return f"History of {len(self)} rounds{span}"
+
+    @property
+    def arms(self) -> tuple[int | str, ...]:
+        """The arm of each round: its name where the arms have names, else its index."""
+        arms = self.rows["arm"].tolist()
+        return tuple(arms if self.names is None else [self.names[arm] for arm in arms])
+
+    def to_frame(self) -> pandas.DataFrame:
+        """The history as a pandas data frame with one row per round.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Indexed by `round`, with the columns `arm` (names where the arms have names), `index`, `reward`,
+            `chosen` and `closed`.
+        """
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError("History.to_frame needs pandas (pip install pandas)") from error
+        columns = {name: self.rows[name] for name in ROW.names or () if name not in ("round", "arm")}
+        index = pandas.Index(self.rows["round"], name="round")
+        return pandas.DataFrame({"arm": list(self.arms), **columns}, index=index)
+
+
+class Recorder:
+    """A history that is kept in memory, in arrays that grow at their end and are cut at their beginning."""
+
+    def __init__(self, keep: Keep, rows: Any = None) -> None:
+        self.keep = keep
+        found = np.zeros(0, ROW) if rows is None else np.asarray(rows, ROW)
+        self._rows: Any = found.copy()
+        self._first, self._end = 0, len(found)
+
+    @property
+    def rows(self) -> Any:
+        """What it holds, a copy."""
+        return self._rows[self._first : self._end].copy()
+
+    def note(self, event: Event) -> None:
+        """A round has begun, or ended."""
+        if event.kind in CHOICES:
+            if self._end == len(self._rows):
+                self._make_room()
+            chosen = moment(event.time)
+            self._rows[self._end] = (event.round, int(event.value), event.chosen_by, np.nan, chosen, NEVER)
+            self._end += 1
+            if type(self.keep) is int:
+                self._first = max(self._first, self._end - self.keep)
+        elif event.kind in ENDS and self._end > self._first:
+            place = self._first + event.round - int(self._rows[self._first]["round"])
+            if self._first <= place < self._end:  # else it was cut off while it was open
+                self._rows["reward"][place] = event.value if event.kind == REWARDED else np.nan
+                self._rows["closed"][place] = moment(event.time)
+        oldest = oldest_kept(self.keep, event.time)
+        while oldest is not None and self._first < self._end and self._rows["chosen"][self._first] < oldest:
+            self._first += 1
+
+    def _make_room(self) -> None:
+        held = self._rows[self._first : self._end]
+        new = np.zeros(max(1024, 2 * len(held)), ROW)
+        new[: len(held)] = held
+        self._rows, self._first, self._end = new, 0, len(held)
+
+
+NEVER = np.datetime64("NaT", "us")
+
+
+def moment(time: float) -> np.datetime64:
+    """Seconds since 1970 as a date."""
+    return NEVER if np.isnan(time) else np.datetime64(round(time * 1e6), "us")
+
+
+def oldest_kept(keep: Keep, now: float) -> np.datetime64 | None:
+    """The moment before which a history of some time forgets."""
+    return moment(now - keep.total_seconds()) if isinstance(keep, timedelta) else None
+
+
+def check_keep(keep: Any) -> Keep:
+    """Which rounds a history keeps."""
+    if isinstance(keep, (bool, np.bool_)):
+        return bool(keep)
+    if isinstance(keep, timedelta):
+        positive("history", keep.total_seconds(), "the time for which rounds are kept")
+        return keep
+    try:
+        return whole("history", keep, 1)
+    except InvalidType:
+        raise InvalidType(
+            f"history must be True, False, a number of rounds, or a timedelta, got {keep!r}"
+        ) from None
+
+
+def rows_of(events: Iterable[Event]) -> Any:
+    """The rows of a history from the events of a journal."""
+    events = list(events)
+    begun = [event for event in events if event.kind in CHOICES]
+    rows = np.zeros(len(begun), ROW)
+    place = {event.round: i for i, event in enumerate(begun)}
+    rows["closed"], rows["reward"] = NEVER, np.nan
+    for i, event in enumerate(begun):
+        rows[i]["round"], rows[i]["arm"], rows[i]["index"] = event.round, int(event.value), event.chosen_by
+        rows["chosen"][i] = moment(event.time)
+    for event in events:
+        if event.kind in ENDS and (at := place.get(event.round)) is not None:
+            rows["reward"][at] = event.value if event.kind == REWARDED else np.nan
+            rows["closed"][at] = moment(event.time)
+    return rows
+
+
+def check_rows(rows: Any, rounds: int, arms: int) -> Any:
+    """The rows that a save file holds, refused if they make no sense."""
+    if rows.dtype != ROW or rows.ndim != 1:
+        raise InvalidArgument(f"its history has the type {rows.dtype}")
+    if len(rows) and (
+        not np.array_equal(rows["round"], np.arange(rows["round"][0], rows["round"][0] + len(rows)))
+        or rows["round"][0] < 1
+        or rows["round"][-1] > rounds
+        or not ((rows["arm"] >= 0) & (rows["arm"] < arms)).all()
+    ):
+        raise InvalidArgument("its history has rounds or arms that the agent has not")
+    return rows

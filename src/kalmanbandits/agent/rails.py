@@ -1,0 +1,79 @@
+"""Guard rails: a least and a largest share of the rounds for each arm, whatever the policy would do.
+
+* An arm with `minimum_share` m that has not been chosen in ⌈1/m⌉ − 1 rounds is due: the policy chooses among
+  the arms that are due. With several due at once one of them waits, by as many rounds as there are arms.
+* `maximum_share` M is a bucket of tokens: it holds at most 1/(1 − M), gains M in every round and pays 1 for
+  every choice of the arm, which is left out while there is less than 1 in it. In any n rounds in a row
+  an arm is therefore chosen at most M·n + 1/(1 − M) times.
+
+If that would leave no arm, the largest shares are set aside for the round.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from kalmanbandits.agent.settings import Settings
+from kalmanbandits.errors import real, whole
+
+
+class Rails:
+    """When each arm was last chosen, and the tokens it has left."""
+
+    def __init__(self, settings: Settings, arms: int) -> None:
+        self.last: list[int] = []  # the round in which it was chosen, came or came back
+        self.tokens: list[float] = []
+        self._settings = settings
+        for arm in range(arms):
+            self.add(arm, 0)
+
+    def add(self, arm: int, rounds: int) -> None:
+        """An arm comes, or comes back, after so many rounds."""
+        if arm == len(self.last):
+            self.last.append(0)
+            self.tokens.append(0.0)
+        self.last[arm] = rounds
+        self.tokens[arm] = _capacity(self._settings.maximum(arm))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values for JSON."""
+        return {"last": self.last, "tokens": [None if math.isinf(left) else left for left in self.tokens]}
+
+    def restore(self, values: dict[str, Any]) -> None:
+        """Go to what `to_dict` wrote."""
+        last = [whole("last", round_, 0) for round_ in values["last"]]
+        tokens = [math.inf if left is None else real("tokens", left) for left in values["tokens"]]
+        if len(last) != len(self.last) or len(tokens) != len(self.last):
+            raise ValueError(f"guard rails of {len(last)} arms")
+        self.last, self.tokens = last, tokens
+
+    def allowed(self, offered: Any, round_: int) -> Any:
+        """Of the `offered` arms, a mask (arms), those that may be chosen in this round (from 1)."""
+        due, free = np.zeros(len(offered), np.bool_), np.zeros(len(offered), np.bool_)
+        for arm in np.flatnonzero(offered).tolist():
+            share = self._settings.minimum(arm)
+            due[arm] = share > 0 and round_ - self.last[arm] >= _wait(share)
+            free[arm] = self.tokens[arm] >= 1.0 - 1e-9
+        for mask in (due & free, due, free):
+            if mask.any():
+                return mask
+        return offered
+
+    def chosen(self, arm: int, round_: int) -> None:
+        """An arm was chosen in this round."""
+        self.last[arm] = round_
+        self.tokens[arm] -= 1.0
+        for a, left in enumerate(self.tokens):
+            share = self._settings.maximum(a)
+            self.tokens[a] = min(max(left, 0.0) + share, _capacity(share))
+
+
+def _wait(share: float) -> int:
+    return math.ceil(1.0 / share - 1e-9)
+
+
+def _capacity(share: float) -> float:
+    return math.inf if share >= 1.0 else 1.0 / (1.0 - share)

@@ -1,0 +1,70 @@
+"""Damage in the file `-wal`, which SQLite would take for its end.
+
+What was committed since the last checkpoint lies in this file, as frames with a running checksum. SQLite
+reads it up to the first frame that does not check: after a crash that is where writing ended. But a commit is
+flushed before the next one is written. So if frames of a later commit follow the broken one, it had been on
+disk, and was damaged since: silently, acknowledged rounds would be gone. That is refused here instead.
+
+    header  magic, format, page size, checkpoint, salt (2), checksum (2)        eight big-endian u32
+    frame   page, size of the database after a commit or 0, salt (2), checksum (2), then the page
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kalmanbandits.errors import FileFormatError
+
+HEADER, FRAME = struct.Struct(">8I"), struct.Struct(">6I")
+MAGIC = (0x377F0682, 0x377F0683)  # its last bit: whether checksums are of big-endian words
+
+
+def check_wal(path: Path) -> None:
+    """Refuse a `-wal` file with damage before its last commit. No process may be writing it."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return
+    if len(content) < HEADER.size + FRAME.size:
+        return  # nothing was ever committed to it
+    magic, _, page, _, *salt, first, second = HEADER.unpack_from(content)
+    order = ">u4" if magic & 1 else "<u4"
+    size = FRAME.size + page
+    sums = _sums(content[:24], order, (0, 0))
+    if magic not in MAGIC or (first, second) != sums or not 512 <= page <= 65536:
+        raise _damaged(path, 0)
+    broken, commits = None, 0  # the first frame that does not check; commits from there on
+    for place in range(HEADER.size, len(content) - size + 1, size):
+        _, commit, *frame_salt, first, second = FRAME.unpack_from(content, place)
+        if broken is None:
+            sums = _sums(content[place : place + 8], order, sums)
+            sums = _sums(content[place + FRAME.size : place + size], order, sums)
+            if frame_salt == salt and (first, second) == sums:
+                continue
+            broken = place
+        elif frame_salt == salt and commits:
+            raise _damaged(path, broken)
+        # The mark of a commit may itself be what was damaged: then the frame after next tells.
+        commits += bool(commit) and (frame_salt == salt or place == broken)
+
+
+def _sums(content: bytes, order: str, sums: tuple[int, int]) -> tuple[int, int]:
+    """SQLite's checksum, continued: for each pair of words x, y:  s₁ += x + s₂;  s₂ += y + s₁."""
+    a, b = sums
+    words: Any = np.frombuffer(content, order).tolist()
+    for x, y in zip(words[::2], words[1::2], strict=True):
+        a = (a + x + b) & 0xFFFFFFFF
+        b = (b + y + a) & 0xFFFFFFFF
+    return a, b
+
+
+def _damaged(path: Path, place: int) -> FileFormatError:
+    return FileFormatError(
+        f"{path} is damaged at byte {place}: what stood there was on disk when later rounds were written "
+        "(bring the folder back from a copy; without one, only what came before is left: "
+        "Agent.open(…, recover=True))"
+    )

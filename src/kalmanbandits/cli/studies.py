@@ -1,0 +1,246 @@
+"""The commands for studies: `kalmanbandits run | plan | merge | report | reproduce`."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+import click
+
+from kalmanbandits.cli.commands import EXIT_CODES, F, commands, importing, load_own
+
+if TYPE_CHECKING:
+    from kalmanbandits.studies import Changes
+
+
+class Playing(TypedDict):
+    """The options of the commands that play a study."""
+
+    fresh: bool
+    quick: bool
+    runs: int | None
+    first_run: int | None
+    seed: int | None
+    jobs: int | None
+    backend: str
+
+
+def playing(command: F) -> F:
+    """The options of the commands that play a study."""
+    for option in (
+        click.option("--fresh/--resume", help="Start anew, or go on with what is there (the default)."),
+        click.option(
+            "--quick",
+            is_flag=True,
+            help="At most 10 000 rounds and 10 runs, and grids thinned to at most 17 cells of each system, "
+            "their ends included: to see whether all is well, in seconds.",
+        ),
+        click.option("--runs", type=click.IntRange(1), metavar="R", help="Play so many runs instead."),
+        click.option(
+            "--first-run", type=click.IntRange(0), metavar="F", help="Number the runs from here instead of 0."
+        ),
+        click.option("--seed", type=click.IntRange(0), metavar="S", help="Use this seed instead."),
+        click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads (default: all cores)."),
+        click.option(
+            "--backend",
+            type=click.Choice(["cpu", "gpu"]),
+            default="cpu",
+            show_default=True,
+            help="Where to play; gpu needs an NVIDIA GPU and the extra [gpu].",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@commands.command(short_help="Play a study.", epilog=EXIT_CODES)
+@click.argument("study")
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Default: results/ and its name.")
+@click.option("--shard", metavar="I/N", help="Play only the I-th of N shares; `merge` joins the folders.")
+@playing
+@importing
+@click.pass_context
+def run(
+    context: click.Context,
+    /,
+    study: str,
+    out: Path | None,
+    shard: str | None,
+    imports: tuple[Path, ...],
+    **options: Unpack[Playing],
+) -> None:
+    """Play STUDY, a TOML file, and keep its numbers in a folder.
+
+    Interrupted at any moment, even killed, and started again with the same command, it goes on; the numbers
+    do not depend on that, nor on --jobs. More runs, policies or systems than the folder has: only those are
+    played. Anything else, such as another seed, needs another folder or --fresh. STUDY may also be the name
+    of a study that comes with the package.
+
+    \b
+    Examples:
+      kalmanbandits run study.toml --out results/study
+      kalmanbandits run study.toml --out results/try --quick
+      kalmanbandits run study.toml --out results/study --runs 1000 --jobs 4
+      kalmanbandits run study.toml --out results/part3 --shard 3/20
+      kalmanbandits run paper --out results/paper
+    """
+    load_own(imports)
+    path = _study_file(study)
+    out = out or Path("results") / path.stem
+    _play(context, path, out, _changes(options), options, shard)
+    click.echo(f"Its report: kalmanbandits report {shlex.quote(str(out))}", err=True)
+
+
+@commands.command(short_help="What a study will cost.", epilog=EXIT_CODES)
+@click.argument("study")
+@click.option("--runs", type=click.IntRange(1), metavar="R", help="As if so many runs were played.")
+@click.option("--quick", is_flag=True, help="As for `run --quick`.")
+@click.option("--jobs", type=click.IntRange(1), metavar="N", help="On so many threads (default: all cores).")
+@importing
+def plan(study: str, runs: int | None, quick: bool, jobs: int | None, imports: tuple[Path, ...]) -> None:
+    """Say what STUDY will cost, from playing each of its policies for about a second, and which dominates.
+
+    \b
+    Example:
+      kalmanbandits plan study.toml --runs 1000
+    """
+    from kalmanbandits.cli.progress import plan_lines
+    from kalmanbandits.studies import Changes, load_study, plan_study
+
+    load_own(imports)
+    what = load_study(_study_file(study), Changes(runs=runs, quick=quick))
+    click.echo("\n".join(plan_lines(plan_study(what, jobs))))
+
+
+@commands.command(short_help="Join stores of different runs.", epilog=EXIT_CODES)
+@click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="A new folder for all of it.")
+@importing
+def merge(folders: tuple[Path, ...], out: Path | None, imports: tuple[Path, ...]) -> None:
+    """Join the stores in FOLDERS, which hold different runs of one study: shards, or runs of other numbers.
+
+    Without --out the first store takes up what the others hold. Nothing is played, and the others are only
+    read. Stores that have a run in common, of other studies or of other versions are refused.
+
+    \b
+    Examples:
+      kalmanbandits merge results/part1 results/part2 --out results/all
+      kalmanbandits merge results/study results/more
+    """
+    from kalmanbandits.studies import merge_stores
+
+    load_own(imports)
+    results = merge_stores(folders, out)
+    there = "complete" if results.complete else f"{100 * results.share:.1f} % of the study"
+    click.echo(f"Merged into {results.folder}: {there}", err=True)
+
+
+@commands.command(short_help="Figures, tables and one page from a store.", epilog=EXIT_CODES)
+@click.argument("folder", type=click.Path(path_type=Path))
+@importing
+def report(folder: Path, imports: tuple[Path, ...]) -> None:
+    """Write the report of the study that was played into FOLDER, next to its numbers.
+
+    A study that is not finished gets the report of what is there.
+
+    \b
+    Example:
+      kalmanbandits report results/study
+    """
+    load_own(imports)
+    _report(folder)
+
+
+@commands.command(short_help="The paper's figure.", epilog=EXIT_CODES)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    default=Path("results/paper"),
+    show_default=True,
+    help="Where to.",
+)
+@click.option("--thetas", type=click.IntRange(2), metavar="N", help="So many angles instead.")
+@playing
+@click.pass_context
+def reproduce(context: click.Context, /, out: Path, thetas: int | None, **options: Unpack[Playing]) -> None:
+    """Play the paper's study and write its report: `run paper` and `report` in one.
+
+    \b
+    Examples:
+      kalmanbandits reproduce --quick --out results/quick
+      kalmanbandits reproduce
+      kalmanbandits reproduce --thetas 201 --runs 1000 --out results/full
+    """
+    from kalmanbandits.studies import library_study
+
+    counts = {} if thetas is None else {"theta": thetas}
+    _play(context, library_study("paper"), out, _changes(options, counts), options)
+    _report(out)
+
+
+def _changes(options: Playing, counts: dict[str, int] | None = None) -> Changes:
+    from kalmanbandits.studies import Changes
+
+    return Changes(options["runs"], options["seed"], options["quick"], counts or {}, options["first_run"])
+
+
+def _study_file(study: str) -> Path:
+    """A file, or the study of that name that comes with the package."""
+    from kalmanbandits.studies import library_study
+
+    path = Path(study)
+    return path if path.suffix or path.exists() else library_study(study)
+
+
+def _play(
+    context: click.Context,
+    path: Path,
+    out: Path,
+    changes: Changes,
+    options: Playing,
+    shard: str | None = None,
+) -> None:
+    from kalmanbandits.cli.progress import Reporter
+    from kalmanbandits.studies import Shard, load_study, run_study
+
+    part = Shard.parse(shard or "1/1")
+    study = load_study(path, changes)
+    cells, policies = len(study.cells), sum(len(cell.policies) for cell in study.cells)
+    click.echo(
+        f"{study.name}: {cells} cells, {policies} policies, {study.runs} runs of {study.rounds} rounds",
+        err=True,
+    )
+    again = shlex.join(
+        ["kalmanbandits", *(word for word in context.find_root().obj or () if word != "--fresh")]
+    )
+    try:
+        with Reporter(sys.stderr) as reporter:
+            results = run_study(
+                study,
+                out,
+                jobs=options["jobs"],
+                resume=not options["fresh"],
+                progress=reporter.show,
+                backend=options["backend"],
+                shard=part,
+            )
+    except (KeyboardInterrupt, OSError) as error:
+        stopped = "Stopped" if isinstance(error, KeyboardInterrupt) else "Failed"
+        click.echo(f"{stopped}. What is done is kept in {out}. Go on with:\n  {again}", err=True)
+        raise
+    seconds, size = results.manifest["seconds"], results.manifest["size"] / 2**20
+    done = "Done" if shard is None else f"Shard {shard} done ({100 * results.share:.1f} % of the study)"
+    click.echo(f"{done} in {seconds:.1f} s: {out} ({size:.1f} MiB)", err=True)
+
+
+def _report(folder: Path) -> None:
+    from kalmanbandits.reporting import write_report
+    from kalmanbandits.studies import Results
+
+    results = Results.open(folder)
+    write_report(results, folder)
+    there = "" if results.complete else f", of the {100 * results.share:.1f} % of the study that are there"
+    click.echo(f"Report written to {folder}{there}", err=True)

@@ -1,0 +1,51 @@
+"""Writing a report: all of its files or none of them, over its own earlier ones and nobody else's."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from kalmanbandits.durability import flush_folder
+from kalmanbandits.errors import StoreRefused
+from kalmanbandits.reporting.summary import TABLE_MARK
+
+MARK = "kalmanbandits"  # stands near the beginning of figures and pages
+LOOKED_AT = 8192  # bytes in which it must stand
+
+
+def check_ours(folder: Path, names: Sequence[str], table: str = TABLE_MARK) -> None:
+    """Refuse to write over a file that no report has written; `table` is what stands in its tables."""
+    for name in names:
+        path = folder / name
+        if not path.exists() and not path.is_symlink():
+            continue
+        mark = table if path.suffix == ".csv" else MARK
+        if not path.is_file() or mark.encode() not in _beginning(path):
+            raise StoreRefused(
+                f"{path} is there already and no report has written it (move it away, or write elsewhere)"
+            )
+
+
+def _beginning(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(LOOKED_AT)
+
+
+@contextmanager
+def written_together(folder: Path, names: Sequence[str], table: str = TABLE_MARK) -> Iterator[Path]:
+    """A folder to write the files of a report into; they are moved to `folder` when all of them are whole.
+
+    A full disk, an error or a Ctrl-C leaves what was there before, and nothing else.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    check_ours(folder, names, table)
+    try:
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".report-") as aside:
+            yield Path(aside)
+            for name in names:
+                (Path(aside) / name).replace(folder / name)
+            flush_folder(folder)
+    except OSError as error:  # a full disk names no file
+        raise OSError(error.errno, error.strerror or str(error), str(folder)) from error

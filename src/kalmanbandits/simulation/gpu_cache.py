@@ -1,0 +1,118 @@
+"""Machine code of GPU kernels on disk: a file for each kernel, GPU and state of the sources.
+
+A file begins with a checksum over its key and its content. One that is cut short, damaged or unreadable is
+not used: the kernel is compiled again and the file replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import pickle
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from kalmanbandits.compilation import FOREIGN, cache_folder
+from kalmanbandits.durability import write_atomically
+
+CHECKSUM = hashlib.sha256().digest_size
+
+
+class GpuKernelCache:
+    """Where numba-cuda's dispatcher looks for a kernel before it compiles it, and puts it afterwards.
+
+    Parameters
+    ----------
+    name
+        What the file's name begins with; for a policy's kernel, its name.
+    key
+        All that the kernel depends on beside the sources and the versions: its `repr` tells kernels apart.
+    """
+
+    cache_path = ""
+
+    def __init__(self, name: str, key: object) -> None:
+        self.name, self.key = name, key
+
+    def load_overload(self, signature: object, target_context: object) -> object:
+        """The kernel, or nothing where it has to be compiled."""
+        try:
+            path, key = self.place()
+            payload = read_checked(path, key) if path else None
+            return _kernel_class()._rebuild(**pickle.loads(payload)) if payload else None
+        except Exception:  # whatever is wrong with the file, the kernel can be compiled
+            return None
+
+    def save_overload(self, signature: object, kernel: Any) -> None:
+        """Keep a kernel with its machine code. A read-only or full disk costs a compilation, nothing else."""
+        path, key = self.place()
+        if path is None:
+            return
+        library, serialize = kernel.library, importlib.import_module("numba.cuda.serialize")
+        library.get_cubin()  # numba-cuda makes it when a kernel is first launched: now it goes to disk
+        source, library._llvm_strs = (
+            library.llvm_strs,
+            [],
+        )  # nine tenths of it, and needed for other GPUs only
+        with contextlib.suppress(OSError):
+            write_checked(path, key, serialize.dumps(kernel._reduce_states()))
+        library._llvm_strs = source
+
+    def place(self) -> tuple[Path | None, bytes]:
+        """The file of this kernel on the current GPU, if there is a folder for it, and its key."""
+        whole = (repr(self.key), FOREIGN.get(self.name), gpu_sources(), gpu_versions(), capability())
+        key, folder = repr(whole).encode(), cache_folder()
+        if folder is None:
+            return None, key
+        return folder / f"gpu-{self.name}-{hashlib.sha256(key).hexdigest()[:32]}.bin", key
+
+
+def checksum(key: bytes, payload: bytes) -> bytes:
+    """What a file begins with: it binds the code to the kernel, the GPU and the sources."""
+    return hashlib.sha256(key + b"\0" + payload).digest()
+
+
+def read_checked(path: Path, key: bytes) -> bytes | None:
+    """What `write_checked` wrote, or nothing if the file is missing or not as it was written."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    payload = content[CHECKSUM:]
+    return payload if content[:CHECKSUM] == checksum(key, payload) else None
+
+
+def write_checked(path: Path, key: bytes, payload: bytes) -> None:
+    """Put a payload and its checksum at `path`, all at once, for whoever else reads there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, checksum(key, payload) + payload)
+
+
+@cache
+def gpu_sources() -> str:
+    """A hash of the files that make GPU kernels of the package's own, which `cache_folder` knows already."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("gpu*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+@cache
+def gpu_versions() -> tuple[object, ...]:
+    """The versions of what compiles."""
+    runtime: Any = importlib.import_module("numba.cuda.cudadrv.runtime").runtime
+    return version("numba-cuda"), version("llvmlite"), runtime.get_version()
+
+
+def capability() -> tuple[int, int]:
+    """The compute capability of the current GPU."""
+    cuda: Any = importlib.import_module("numba.cuda")
+    major, minor = cuda.get_current_device().compute_capability
+    return int(major), int(minor)
+
+
+def _kernel_class() -> Any:
+    return importlib.import_module("numba.cuda.dispatcher")._Kernel

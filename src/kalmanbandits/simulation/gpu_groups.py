@@ -1,0 +1,139 @@
+"""Policies that share one GPU kernel: their records, and where on the GPU a memory lies.
+
+A memory lies in the block's shared memory; a larger one in the thread's local memory, which the GPU
+interleaves, so that threads side by side read side by side; one too large for that in a row of global memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from kalmanbandits.policies.known_system import KnownSystemPolicy
+from kalmanbandits.policies.spec import Memory, Spec
+from kalmanbandits.policies.ubss import UBSS
+from kalmanbandits.simulation.batch import Batch
+from kalmanbandits.simulation.environment import environment
+from kalmanbandits.simulation.gpu_compiler import SIMULATED, cuda
+from kalmanbandits.simulation.gpu_kernel import GpuKernel, Kind, compiled, gpu_record, word_type
+from kalmanbandits.simulation.oracles import Oracle
+from kalmanbandits.simulation.progress import Progress, announce
+
+BLOCKS = (128, 64, 32)  # threads of a block
+FEW = (24, 16, 12, 8)  # the same for UBSS of a long window
+SHARED = 48 * 1024  # bytes of shared memory that a block may declare on every GPU
+LOCAL_ROOM = 0.125  # the share of its memory that the threads' local memories may take
+LARGEST_LOCAL = 1 << 18  # bytes of a thread's local memory
+
+
+class Player(NamedTuple):
+    """One policy of one simulation."""
+
+    batch: Batch
+    place: int
+    memory: Memory
+
+    @property
+    def spec(self) -> Spec:
+        """The policy."""
+        return self.batch.specs[self.place]
+
+
+class Group:
+    """Players that share one kernel."""
+
+    def __init__(self, players: Sequence[Player], worlds: dict[int, Memory], precision: str) -> None:
+        batch, spec = players[0].batch, players[0].spec
+        self.name = batch.names[players[0].place]
+        self.rounds, self.checkpoints, self.trace = batch.rounds, batch.checkpoints, batch.trace
+        self.arms, self.dimension = batch.system.arms, batch.system.dimension  # type: ignore[union-attr]
+        self.real, self.word = np.dtype(precision), word_type(precision)
+        records = [gpu_record(player.memory, precision) for player in players]
+        self.fresh = np.stack([record.view(self.word) for record in records])
+        self.envs = np.concatenate([worlds[id(player.batch)] for player in players])
+        self.numbers: dict[int, list[tuple[int, int]]] = {}
+        for number, player in enumerate(players):
+            self.numbers.setdefault(id(player.batch), []).append((number, player.place))
+        sizes = (self.dimension, self.arms, precision, self.trace)
+        size = self.fresh[0].nbytes
+        self.kind = Kind(spec.kernel, records[0].dtype, self.envs.dtype, *sizes, *_place(spec, size))
+
+    def players_of(self, batch: Batch) -> list[tuple[int, int]]:
+        """Of the policies of a simulation that are in this group: number in the group, place there."""
+        return self.numbers.get(id(batch), [])
+
+    @property
+    def row(self) -> int:
+        """Words of 8 bytes that the measures of a thread take: see `gpu_kernel.make_finish`."""
+        return (3 + self.arms) * len(self.checkpoints)
+
+    def arrays(self, threads: int) -> dict[str, tuple[tuple[int, ...], np.dtype[np.generic]]]:
+        """Shape and type of all that so many threads need on the GPU."""
+        points, traced = len(self.checkpoints) + 1, self.rounds if self.trace else 0
+        size, whole = self.fresh.shape[1], np.dtype(np.int32)
+        return {
+            "owners": ((threads,), whole),
+            "keys": ((threads,), np.dtype(np.uint64)),
+            "store": ((threads, size) if self.kind.place == "global" else (size, threads), self.word),
+            "states": ((threads, self.dimension), self.real),
+            "sums": ((threads, points, 3), self.real),
+            "counts": ((threads, points, self.arms + 1), whole),
+            "choices": ((threads, traced), whole),
+            "rewards": ((threads, traced), self.real),
+            "rows": ((threads, self.row), np.dtype(np.float64)),
+        }
+
+    @property
+    def bytes_per_run(self) -> int:
+        """Of GPU memory, for all players of the simulation that has most of them."""
+        threads = max(len(players) for players in self.numbers.values())
+        each = sum(math.prod(shape) * kind.itemsize for shape, kind in self.arrays(1).values())
+        return each * threads
+
+    def compiled(self, progress: Progress | None) -> GpuKernel:
+        """The kernel, ready to launch."""
+        if self.kind not in _ready:
+            announce(progress, f"compiling {self.name}")
+        kernel = compiled(self.kind)
+        _ready.add(self.kind)
+        return kernel
+
+
+_ready: set[Kind] = set()  # compiled or loaded in this process
+
+
+def group_policies(batches: Sequence[Batch], precision: str) -> list[Group]:
+    """All policies of all simulations, by the kernel they share."""
+    worlds: dict[int, Memory] = {}
+    found: dict[object, list[Player]] = {}
+    for batch in batches:
+        worlds[id(batch)] = env = gpu_record(environment(batch.system), precision)  # type: ignore[arg-type]
+        for place, spec in enumerate(batch.specs):
+            player = Player(batch, place, spec.memory())
+            found.setdefault((spec.kernel, player.memory.dtype, env.dtype), []).append(player)
+    return [Group(players, worlds, precision) for players in found.values()]
+
+
+def _place(spec: Spec, size: int) -> tuple[str, int]:
+    """Where memories of `size` bytes lie, and how many threads make a block."""
+    if not isinstance(spec, (KnownSystemPolicy, Oracle)):
+        # UBSS reads and writes whole matrices in every round, which even half a warp does faster in shared
+        # memory than a whole one in local memory. Others touch a few words of a large memory.
+        for block in BLOCKS + FEW if isinstance(spec, UBSS) else BLOCKS:
+            if block * (size + 8) <= SHARED:
+                return "shared", block
+    # A filter is indexed by constants alone: if it is a thread's own, what fits of it goes into registers.
+    fits = size <= min(LARGEST_LOCAL, _local_room())
+    return ("local" if fits else "global"), BLOCKS[0]
+
+
+def _local_room() -> int:
+    """Bytes of local memory that every thread may have which the GPU can hold at once."""
+    if SIMULATED:
+        return LARGEST_LOCAL
+    gpu = cuda.get_current_device()
+    threads = gpu.MULTIPROCESSOR_COUNT * gpu.MAX_THREADS_PER_MULTIPROCESSOR
+    return int(LOCAL_ROOM * cuda.current_context().get_memory_info()[1] / threads)

@@ -1,0 +1,74 @@
+"""What the command line changes in a study."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+
+from kalmanbandits.errors import whole
+from kalmanbandits.studies.document.lines import Source, StudyError, Table
+
+QUICK_ROUNDS, QUICK_RUNS, QUICK_POINTS = 10_000, 10, 17
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What the command line changes in a study: part of its identity, and kept next to its text.
+
+    Attributes
+    ----------
+    runs, seed, first_run
+        Instead of the study's.
+    quick
+        At most 10 000 rounds and 10 runs, and the grids of each system thinned to at most 17 cells, their
+        ends among them. `runs` wins over it.
+    counts
+        The `count` of the grids of that name, instead of the study's.
+    """
+
+    runs: int | None = None
+    seed: int | None = None
+    quick: bool = False
+    counts: dict[str, int] = field(default_factory=dict)
+    first_run: int | None = None
+
+    def to_dict(self) -> Table:
+        """Only what is changed."""
+        return {
+            name: item for name, item in vars(self).items() if item is not None and item not in (False, {})
+        }
+
+    def apply(self, source: Source) -> Table:
+        """The document as it is to be played."""
+        data = copy.deepcopy(source.data)
+        for name, count in self.counts.items():
+            self._set_count(source, data, name, count)
+        if self.quick:
+            for key, limit in (("rounds", QUICK_ROUNDS), ("runs", QUICK_RUNS)):
+                size = data.get(key)
+                if isinstance(size, int):
+                    data[key] = min(size, limit)
+            points, rounds = data.get("checkpoints"), data.get("rounds")
+            if (
+                isinstance(points, list)
+                and isinstance(rounds, int)
+                and all(isinstance(n, int) for n in points)
+            ):
+                data["checkpoints"] = [point for point in points if point < rounds] + [rounds]
+        given = {"runs": self.runs, "first_run": self.first_run, "seed": self.seed}
+        return data | {key: item for key, item in given.items() if item is not None}
+
+    @staticmethod
+    def _set_count(source: Source, data: Table, name: str, count: int) -> None:
+        whole(f"the count of {name}", count, 1)
+        systems = data.get("systems")
+        tables = [table for table in systems if isinstance(table, dict)] if isinstance(systems, list) else []
+        grids = [
+            table[name] for table in tables if isinstance(table.get(name), dict) and "count" in table[name]
+        ]
+        if not grids:
+            raise StudyError(
+                f"{source.name} has no grid {name} = {{from, to, count}} whose count could be {count}"
+            )
+        for grid in grids:
+            grid["count"] = count

@@ -1,0 +1,103 @@
+"""Joining stores that hold different runs of one study, made on machines that knew nothing of each other."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+
+from kalmanbandits.errors import InvalidArgument, StoreRefused
+from kalmanbandits.studies.document.differences import differences, listed
+from kalmanbandits.studies.document.identity import fingerprint, identity
+from kalmanbandits.studies.document.spec import Study, parse_study
+from kalmanbandits.studies.store.manifest import event
+from kalmanbandits.studies.store.provenance import other_versions
+from kalmanbandits.studies.store.results import Results
+from kalmanbandits.studies.store.store import Store, open_store
+
+
+def merge_stores(folders: Sequence[str | PathLike[str]], out: str | PathLike[str] | None = None) -> Results:
+    """Join stores of one study that hold different runs.
+
+    Parameters
+    ----------
+    folders
+        Two stores or more: shards of a study, or the same study with other numbers of runs (`first_run`).
+        They must have been made by the same versions and hold no run of a cell twice.
+    out
+        A new folder for all of it. By default the first store takes up what the others hold; those are only
+        read.
+
+    Returns
+    -------
+    Results
+        Complete when together they hold every run; otherwise running the study into the folder goes on.
+    """
+    stores = [Store.at(Path(folder)) for folder in folders]
+    if len({store.folder.resolve() for store in stores}) < max(2, len(stores)):
+        raise InvalidArgument(
+            f"merge needs two stores or more, each once, got {listed(list(map(str, folders)))}"
+        )
+    first, *others = stores
+    for other in others:
+        _check_same_study(first, other)
+    for one, other in itertools.combinations(stores, 2):
+        _check_disjoint(one, other)
+    study = _joined(stores)
+    target = first.folder if out is None else Path(out)
+    backend = first.manifest["versions"].get("backend", "cpu")
+    with open_store(study, target, resume=True, backend=backend) as store:
+        sources = [each for each in stores if each.folder.resolve() != target.resolve()]
+        store.take_over([*store.holdings.stores, *sources])
+        names = [str(each.folder) for each in sources]
+        store.manifest["history"] = [*store.manifest["history"], event(study, "merged", names)]
+        store.manifest["seconds"] += sum(each.manifest["seconds"] for each in sources)
+        store.close(0.0)
+    return Results.open(target)
+
+
+def _check_same_study(one: Store, other: Store) -> None:
+    def without_runs(study: Study) -> str:
+        return fingerprint({key: value for key, value in identity(study).items() if key != "runs"})
+
+    where, places = f"{other.folder} and {one.folder}", (f"in {other.folder}", f"in {one.folder}")
+    if without_runs(one.study) != without_runs(other.study):
+        words = [
+            word
+            for word in differences(other.study.document, one.study.document, places)
+            if not word.startswith(("runs:", "first_run:"))
+        ]
+        raise StoreRefused(f"{where} hold different studies: {listed(words) or 'their systems differ'}")
+    changed = other_versions(other.manifest["versions"], one.manifest["versions"], places)
+    if changed:
+        raise StoreRefused(f"{where} were made by different versions: {listed(changed)}")
+
+
+def _check_disjoint(one: Store, other: Store) -> None:
+    for cell in one.study.cells:
+        spans = sorted((runs.start, runs.stop) for store in (one, other) for runs in _held(store, cell.index))
+        for (_, end), (start, stop) in itertools.pairwise(spans):
+            if start < end:
+                raise StoreRefused(
+                    f"{one.folder} and {other.folder} both hold runs {start}–{min(end, stop) - 1} of cell "
+                    f"{cell.index} ({cell.group!r}); stores can be merged that have no run in common"
+                )
+
+
+def _held(store: Store, cell: int) -> list[range]:
+    layout = store.layout(cell)
+    return [layout.runs(chunk) for chunk in layout.of_cell(cell) if store.has(chunk)]
+
+
+def _joined(stores: Sequence[Store]) -> Study:
+    """The study of all the runs together."""
+    study = stores[0].study
+    first = min(store.study.run_numbers.start for store in stores)
+    runs = max(store.study.run_numbers.stop for store in stores) - first
+    if (first, runs) == (study.first_run, study.runs):
+        return study
+    changes = replace(study.changes, runs=runs, first_run=first)
+    joined = parse_study(study.text, changes, name=study.name, files=study.files)
+    return replace(joined, name=study.name)

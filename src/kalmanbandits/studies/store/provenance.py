@@ -1,0 +1,117 @@
+"""With what, where and when: versions, the machine, the commit."""
+
+from __future__ import annotations
+
+import platform
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numba
+import numpy as np
+
+from kalmanbandits import __version__, compilation
+from kalmanbandits.simulation.cpu import available_cores
+from kalmanbandits.studies.document.files import read_regular
+from kalmanbandits.studies.document.identity import fingerprint
+from kalmanbandits.studies.document.spec import Study
+
+LONGEST = 4096  # bytes of Git's small files
+COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+
+
+def versions(study: Study, backend: str) -> dict[str, str]:
+    """What bit-equal numbers depend on, and the version of Python, on which they do not."""
+    used = {spec.kernel for cell in study.cells for spec in cell.policies.values()}
+    own = {name: source for name, source in compilation.FOREIGN.items() if name in used}
+    return (
+        {
+            "kalmanbandits": __version__,
+            "kernels": compilation.package_sources()[:16],  # a hash of all compiled sources
+            "numpy": np.__version__,
+            "numba": numba.__version__,
+            "architecture": platform.machine(),
+            "backend": backend,
+            "python": platform.python_version(),
+        }
+        | ({"own policies": fingerprint(own)[:16]} if own else {})
+    )
+
+
+def other_versions(
+    theirs: dict[str, str], ours: dict[str, str], where: tuple[str, str] = ("in the store", "here")
+) -> list[str]:
+    """The names of the versions that differ, with both values; those that change no number left out.
+
+    >>> other_versions({"numpy": "2.1.0", "python": "3.11.1"}, {"numpy": "2.2.0", "python": "3.13.0"})
+    ['numpy: 2.1.0 in the store, 2.2.0 here']
+    """
+    return [
+        f"{name}: {theirs.get(name)} {where[0]}, {ours.get(name)} {where[1]}"
+        for name in dict.fromkeys([*ours, *theirs])
+        if name != "python" and theirs.get(name) != ours.get(name)
+    ]
+
+
+def machine() -> dict[str, str | int]:
+    """The processor, its cores and the operating system; nothing that names the machine."""
+    return {
+        "processor": processor(),
+        "cores": available_cores(),
+        "system": f"{platform.system()} {platform.release()}",
+    }
+
+
+def processor() -> str:
+    """The processor's name, as far as the system says."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass  # not Linux
+    return platform.processor() or platform.machine()
+
+
+def commit(folder: Path) -> str | None:
+    """The commit checked out around `folder`; None without one. Whether files differ from it is not said.
+
+    Git's files are read directly: to run `git` would be to run whatever commands the repository configures.
+    """
+    for place in (folder, *folder.parents):
+        git = place / ".git"
+        if git.is_dir():
+            return _checked_out(git)
+        if git.is_file():  # a worktree: the path of its folder
+            return _checked_out(place / _line(git).removeprefix("gitdir: "))
+    return None
+
+
+def _checked_out(git: Path) -> str | None:
+    found = _line(git / "HEAD")
+    if found.startswith("ref: refs/") and ".." not in found:
+        name = found.removeprefix("ref: ")
+        common = git / (_line(git / "commondir") or ".")
+        found = _line(git / name) or _line(common / name) or _packed(common, name)
+    return found if COMMIT.fullmatch(found) else None
+
+
+def _packed(git: Path, name: str) -> str:
+    lines = _text(git / "packed-refs", 2**24).splitlines()
+    return next((line.partition(" ")[0] for line in lines if line.endswith(f" {name}")), "")
+
+
+def _line(path: Path) -> str:
+    return _text(path, LONGEST).strip()
+
+
+def _text(path: Path, at_most: int) -> str:
+    try:
+        return read_regular(path, at_most).decode("utf-8", "replace")
+    except (OSError, ValueError):
+        return ""
+
+
+def now() -> str:
+    """The time, in UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,200 @@
+"""Reading a store: one cell at a time with every checksum held, or all of it as labelled arrays."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kalmanbandits.errors import FileFormatError, InvalidArgument, whole
+from kalmanbandits.policies.spec import nearest
+from kalmanbandits.studies.document.cells import Cell
+from kalmanbandits.studies.document.spec import Study
+from kalmanbandits.studies.store.arrays import AXES, DATA, Damaged
+from kalmanbandits.studies.store.layout import Chunk, Numbers
+from kalmanbandits.studies.store.manifest import Manifest
+from kalmanbandits.studies.store.store import Store
+
+if TYPE_CHECKING:
+    import pandas
+    import xarray
+
+
+class Results:
+    """What a study has found.
+
+    `measure` loads one cell, so that a report can go through many; `to_xarray` and `to_dataframe` give all
+    of it.
+
+    Attributes
+    ----------
+    folder
+        Where the store lies.
+    study
+        The study that was played.
+    cells
+        Its systems, each with the policies that play on it.
+    manifest
+        With what it was played, where and when, and how the store has grown.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @classmethod
+    def open(cls, folder: str | PathLike[str]) -> Results:
+        """The results in a store's folder, finished or not.
+
+        Parameters
+        ----------
+        folder
+            What `run_study` was given.
+
+        Returns
+        -------
+        Results
+            A `FileFormatError` says what is damaged, or that no store lies there.
+        """
+        return cls(Store.at(Path(folder)))
+
+    @property
+    def folder(self) -> Path:
+        """Where the store lies."""
+        return self._store.folder
+
+    @property
+    def study(self) -> Study:
+        """The study that was played."""
+        return self._store.study
+
+    @property
+    def cells(self) -> list[Cell]:
+        """Its cells."""
+        return self._store.study.cells
+
+    @property
+    def manifest(self) -> Manifest:
+        """With what it was played, where and when."""
+        return self._store.manifest
+
+    @property
+    def complete(self) -> bool:
+        """Whether the files of every chunk are there; `measure` checks what is in them."""
+        return not self._store.missing()
+
+    @property
+    def share(self) -> float:
+        """How much of the study is there, from 0 to 1, counted in runs of policies."""
+        there = sum(len(self.runs(cell.index)) * len(cell.policies) for cell in self.cells)
+        return there / (self.study.runs * sum(len(cell.policies) for cell in self.cells))
+
+    def runs(self, cell: int) -> list[int]:
+        """The numbers of the runs of a cell that are there, rising."""
+        store = self._store
+        layout = store.layout(cell)
+        return [run for chunk in layout.of_cell(cell) if store.has(chunk) for run in layout.runs(chunk)]
+
+    def measure(self, name: str, cell: int, *, partial: bool = False) -> xarray.DataArray:
+        """One measure of one cell.
+
+        Parameters
+        ----------
+        name
+            A measure that the study kept, such as "regret".
+        cell
+            The index of the cell.
+        partial
+            Take the runs that are there. By default a missing run is an error.
+
+        Returns
+        -------
+        xarray.DataArray
+            policy × run × checkpoint, and × arm for `pulls`. An error says which runs are missing or damaged,
+            and that running the study again computes them.
+        """
+        import xarray
+
+        study, store = self.study, self._store
+        if name not in study.measures:
+            raise InvalidArgument(
+                f"measure must be one the study kept, got {name!r}{nearest(name, study.measures)}"
+            )
+        if whole("cell", cell, 0) >= len(self.cells):
+            raise InvalidArgument(f"cell must be below {len(self.cells)}, got {cell}")
+        layout, arms = store.layout(cell), self.cells[cell].system.arms
+        parts, runs = [layout.nothing(name, arms)], list[int]()
+        for chunk in layout.of_cell(cell):
+            if not partial or store.has(chunk):
+                parts.append(self._checked(chunk, name))
+                runs += layout.runs(chunk)
+        coordinates: dict[str, object] = {
+            "policy": layout.labels,
+            "run": np.array(runs, np.int64),
+            "checkpoint": np.array(study.checkpoints),
+        }
+        if name == "pulls":
+            coordinates["arm"] = np.arange(arms)
+        return xarray.DataArray(np.concatenate(parts, axis=1), coordinates, tuple(coordinates), name)
+
+    def _checked(self, chunk: Chunk, measure: str) -> Numbers:
+        """One measure of a chunk that must be there and whole."""
+        store, fault = self._store, "missing"
+        try:
+            if store.has(chunk, measure):
+                return store.read(chunk, measure)
+        except Damaged:
+            fault = "damaged"
+        runs = store.layout(chunk.cell).runs(chunk)
+        raise FileFormatError(
+            f"{store.folder}: {measure} of cell {chunk.cell}, runs {runs.start}–{runs.stop - 1}, is {fault} "
+            "(run the study again into this folder: it computes what is missing)"
+        )
+
+    def to_xarray(self) -> xarray.DataTree:
+        """Everything as labelled arrays, read from the disk when used.
+
+        Returns
+        -------
+        xarray.DataTree
+            A node for each `[[systems]]` entry, with the measures over cell × policy × run × checkpoint
+            (× arm) and the parameters of the grids as coordinates over `cell`: what
+            `xarray.open_datatree("DIR/data.zarr", engine="zarr")` shows. Runs that are missing are NaN (-1 in
+            `pulls`).
+        """
+        import xarray
+
+        return xarray.open_datatree(self.folder / DATA, engine="zarr")
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """Everything that is there as one long table, every checksum held.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each cell, policy, run and checkpoint, with the columns `group`, `cell`, the parameters
+            of the grids, `policy`, `run`, `checkpoint` and the measures; `pulls` has a column for each arm,
+            `pulls_0`, `pulls_1`, …
+        """
+        import pandas
+        import xarray
+
+        frames = []
+        for cell in self.cells:
+            columns: dict[str, xarray.DataArray] = {}
+            for name in self.study.measures:
+                found = self.measure(name, cell.index, partial=True)
+                if name == "pulls":
+                    columns |= {f"pulls_{a}": found.sel(arm=a, drop=True) for a in found.arm.values}
+                else:
+                    columns[name] = found
+            frame = xarray.Dataset(columns).to_dataframe().reset_index()
+            known = {
+                f"parameter_{key}" if key in (*AXES, *columns, "group") else key: value
+                for key, value in cell.parameters.items()
+            }
+            for place, (key, value) in enumerate({"group": cell.group, "cell": cell.index, **known}.items()):
+                frame.insert(place, key, [value] * len(frame))
+            frames.append(frame)
+        return pandas.concat([frame for frame in frames if len(frame)] or frames[:1], ignore_index=True)

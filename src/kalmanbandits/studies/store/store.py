@@ -1,0 +1,203 @@
+"""The store of a study in a folder: chunks that are there or not, and how it is opened, grown and closed.
+
+A chunk is done when its files are there: each is written aside, flushed to disk and moved into place whole,
+and carries a checksum. Whatever moment a process dies at, the next one finds a store it can go on with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from kalmanbandits.errors import FileFormatError, StoreRefused
+from kalmanbandits.studies.document.differences import differences, listed
+from kalmanbandits.studies.document.identity import FRAME, frame, policy_key, system_key
+from kalmanbandits.studies.document.spec import Study
+from kalmanbandits.studies.store import folder as places
+from kalmanbandits.studies.store.arrays import DATA, Arrays, Damaged, put
+from kalmanbandits.studies.store.drafts import Draft, Holdings
+from kalmanbandits.studies.store.layout import Chunk, Layout, Numbers, Values, layouts
+from kalmanbandits.studies.store.lock import Lock
+from kalmanbandits.studies.store.manifest import (
+    TEXT,
+    Manifest,
+    event,
+    new_manifest,
+    read_manifest,
+    stored_study,
+    write_manifest,
+)
+from kalmanbandits.studies.store.provenance import now, other_versions
+
+WAYS = "go on with what made it, give another folder, or start anew with --fresh"
+# Of a manifest, when a run goes on:
+KEPT: tuple[Literal["blocks", "started", "finished", "seconds", "size", "history"], ...] = (
+    "blocks",
+    "started",
+    "finished",
+    "seconds",
+    "size",
+    "history",
+)
+
+
+class Store:
+    """The chunks of one study in one folder."""
+
+    def __init__(self, folder: Path, study: Study, manifest: Manifest) -> None:
+        self.folder, self.study, self.manifest = folder, study, manifest
+        self.layouts = layouts(study, manifest["blocks"])
+        self.arrays = Arrays(folder, self.layouts.values())
+        self.holdings = Holdings([])
+        self._damaged: set[Chunk] = set()
+
+    @classmethod
+    def at(cls, folder: Path) -> Store:
+        """The store in a folder, to be read."""
+        known = read_manifest(folder)
+        return cls(folder, stored_study(folder, known), known)
+
+    def layout(self, cell: int) -> Layout:
+        """The layout of the group that a cell belongs to."""
+        return self.layouts[self.study.cells[cell].group]
+
+    def chunks(self) -> list[Chunk]:
+        """Every chunk of the study."""
+        return [chunk for layout in self.layouts.values() for chunk in layout.chunks()]
+
+    def has(self, chunk: Chunk, measure: str | None = None) -> bool:
+        """Whether a chunk is there, all of its measures or one; its checksums are held by reading."""
+        layout = self.layout(chunk.cell)
+        wanted = self.study.measures if measure is None else (measure,)
+        return chunk not in self._damaged and all(self.arrays.has(layout, chunk, each) for each in wanted)
+
+    def missing(self) -> list[Chunk]:
+        """The chunks that are not there."""
+        return [chunk for chunk in self.chunks() if not self.has(chunk)]
+
+    def read(self, chunk: Chunk, measure: str) -> Numbers:
+        """One measure of a chunk: policy × run × checkpoint (× arm); `Damaged` where its checksum fails."""
+        return self.arrays.read(self.layout(chunk.cell), chunk, measure)
+
+    def write(self, chunk: Chunk, values: Values) -> None:
+        """Put a chunk on disk. Threads may call this at the same time, each for a chunk of its own."""
+        self.arrays.write(self.layout(chunk.cell), chunk, values)
+        self._damaged.discard(chunk)
+
+    def draft(self, chunk: Chunk) -> Draft:
+        """A chunk with what is known of it from earlier; `missing()` of it is to be played."""
+        layout = self.layout(chunk.cell)
+        draft = Draft(layout, chunk)
+        self.holdings.fill(draft, layout)
+        return draft
+
+    def take_over(self, stores: Sequence[Store]) -> None:
+        """Write every chunk that these stores hold wholly; what they hold in part goes into drafts."""
+        self.holdings = Holdings(stores)
+        for chunk in self.missing() if stores else ():
+            draft = self.draft(chunk)
+            if draft.have.all():
+                self.write(chunk, draft.values)
+
+    def verify(self) -> None:
+        """Read every chunk that is there; one whose checksum fails counts as missing from now on."""
+        for chunk in self.chunks():
+            try:
+                for measure in self.study.measures if self.has(chunk) else ():
+                    self.read(chunk, measure)
+            except Damaged:
+                self._damaged.add(chunk)
+
+    def close(self, seconds: float) -> None:
+        """Bring the manifest up to date."""
+        complete = not self.missing()
+        self.manifest["seconds"] = round(self.manifest["seconds"] + seconds, 3)
+        self.manifest["size"] = sum(p.stat().st_size for p in (self.folder / DATA).rglob("*") if p.is_file())
+        if complete and self.manifest["finished"] is None:
+            self.manifest["finished"] = now()
+        write_manifest(self.folder, self.manifest)
+        if complete:
+            places.forget(self.folder)
+
+
+@contextmanager
+def open_store(study: Study, folder: Path, *, resume: bool, backend: str = "cpu") -> Iterator[Store]:
+    """The store of `study` in `folder`, locked, checked, and ready to be written.
+
+    A store of a smaller study (fewer runs, policies or systems) grows into this one. Chunks that are damaged
+    count as missing, so that they are computed again.
+    """
+    places.check_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with Lock(folder):
+        known = read_manifest(folder) if places.check_folder(folder) and resume else None
+        begun = new_manifest(study, backend)
+        if known is None:
+            places.empty(folder)
+            begun["history"] = [event(study, "begun", [])]
+        else:
+            changed = other_versions(known["versions"], begun["versions"])
+            if changed:
+                raise StoreRefused(f"{folder} was made by another version: {listed(changed)} ({WAYS})")
+            if known["hash"] == study.hash():
+                for key in KEPT:
+                    begun[key] = known[key]
+            else:
+                grown = check_grows(folder, known, study)
+                places.retire(folder, known)
+                begun |= {"started": known["started"], "seconds": known["seconds"]}
+                begun["history"] = [*known["history"], event(study, "grown", grown)]
+        places.sweep(folder)
+        write_manifest(folder, begun)
+        put(folder / TEXT, study.text.encode())
+        store = Store(folder, study, begun)
+        store.arrays.describe()
+        store.verify()
+        store.take_over(earlier_stores(folder, begun))
+        if store.missing():
+            begun["finished"] = None
+        yield store
+
+
+def check_grows(folder: Path, known: Manifest, study: Study) -> list[str]:
+    """What a study has more than the one in the store, in words; one that has less, or others, is refused."""
+    try:
+        old = stored_study(folder, known)
+    except FileFormatError as error:
+        raise StoreRefused(f"{folder} holds another study, whose text is damaged: {error} ({WAYS})") from None
+    words = differences(old.document, study.document) or ["the same words now mean other systems or policies"]
+    if frame(old) != frame(study):
+        longer = study.rounds > old.rounds and all(getattr(old, k) == getattr(study, k) for k in FRAME[1:2])
+        why = "; a store keeps no memories of policies, so runs cannot be made longer" if longer else ""
+        raise StoreRefused(f"{folder} holds another study: {listed(words)}{why} ({WAYS})")
+    runs, more = old.run_numbers, study.run_numbers
+    if runs.start < more.start or runs.stop > more.stop or not rows(old) <= rows(study):
+        raise StoreRefused(
+            f"{folder} holds another study: {listed(words)}; a store can only grow, and this would leave "
+            f"out runs, policies or systems that it has ({WAYS})"
+        )
+    return words
+
+
+def rows(study: Study) -> set[tuple[str, str]]:
+    """The pairs of system and policy of a study."""
+    found: set[tuple[str, str]] = set()
+    for cell in study.cells:
+        system = system_key(cell.system)
+        found |= {(system, policy_key(spec)) for spec in cell.policies.values()}
+    return found
+
+
+def earlier_stores(folder: Path, begun: Manifest) -> list[Store]:
+    """What the store was before it grew, as far as it can be read and was made by the same versions."""
+    found = []
+    for place in places.earlier(folder):
+        try:
+            store = Store.at(place)
+        except (FileFormatError, StoreRefused):
+            continue
+        if not other_versions(store.manifest["versions"], begun["versions"]):
+            found.append(store)
+    return found

@@ -1,0 +1,152 @@
+"""The column that says when: dates, times or numbers that rise, kept for axes and never played as an arm.
+
+A column is taken for the index without being asked for if its cells are dates, or if it comes first, has no
+name or one such as `time` or `year`, and its numbers rise. Rows must go forward in time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from itertools import takewhile
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kalmanbandits.errors import InvalidArgument
+
+FORMATS = (
+    "%Y-%m", "%Y/%m/%d", "%Y/%m/%d %H:%M", "%Y/%m/%d %H:%M:%S", "%m/%d/%Y", "%m/%d/%Y %H:%M", "%d/%m/%Y",
+    "%d/%m/%Y %H:%M", "%d.%m.%Y", "%d.%m.%Y %H:%M", "%d-%b-%Y", "%d %b %Y", "%b %d %Y", "%b %d, %Y", "%b %Y",
+    "%B %Y",
+)  # fmt: skip
+TELLING = frozenset({
+    "index", "id", "row", "round", "step", "t", "time", "timestamp", "date", "datetime", "day", "week",
+    "month", "quarter", "year", "hour", "minute", "period", "when", "epoch",
+    "unnamed: 0",  # pandas' name for a column without one
+})  # fmt: skip
+
+
+class TableError(InvalidArgument):
+    """A table that cannot be used; the message names the place and the way out."""
+
+
+class Index(NamedTuple):
+    """When each row was: the name of the column, and its values (T,), datetime64, numbers or text."""
+
+    name: str
+    values: Any
+
+    @property
+    def dated(self) -> bool:
+        """Whether the values are dates."""
+        return bool(self.values.dtype.kind == "M")
+
+    def label(self, row: int) -> str:
+        """The value of one row as text, as short as it is exact.
+
+        >>> Index("day", np.array(["2024-03-01T00:00", "2024-03-02T00:00"], "datetime64[s]")).label(1)
+        '2024-03-02'
+        """
+        value = self.values[row]
+        if self.dated:
+            return str(value).replace("T00:00:00", "").replace("T", " ")
+        return f"{value:.15g}" if self.values.dtype.kind == "f" else str(value)
+
+
+def looks_like_date(cell: Any) -> bool:
+    """Whether a cell of text is a date in one of the forms that are known.
+
+    >>> [looks_like_date(cell) for cell in ("2024-03-01 12:00", "03/31/2024", "1.5", "soon")]
+    [True, True, False, False]
+    """
+    return isinstance(cell, str) and any(_parsed(cell.strip(), form) is not None for form in _forms())
+
+
+def from_text(name: str, column: str, cells: Sequence[str], asked: bool) -> Index | None:
+    """The index in a column of text: dates, or numbers, that rise; any text where it was `asked` for.
+
+    None says that it is no index after all. Dates that go back, or that end on the way, are an error.
+    """
+    texts = [cell.strip() for cell in cells]
+    backwards: Index | None = None
+    broken = -1
+    for form in _forms():
+        found = list(takewhile(lambda date: date is not None, (_parsed(text, form) for text in texts)))
+        broken = max(broken, len(found) if found else -1)
+        if len(found) == len(texts):
+            index = Index(column, np.array(found, "datetime64[s]"))
+            if rises(index.values):
+                return index
+            backwards = backwards or index
+    if backwards is not None:
+        refuse_backwards(name, backwards)
+    try:
+        numbers = np.array([float(text) for text in texts])
+    except ValueError:
+        if asked:
+            return Index(column, np.array(texts))
+        if broken < 0:
+            return None
+        raise TableError(
+            f"{name}: row {broken + 1}, column {column!r} must be a date as in the rows before, got "
+            f"{texts[broken]!r} (or leave the column out by drop=[…], --drop)"
+        ) from None
+    return _numbered(name, column, numbers, asked)
+
+
+def from_numbers(name: str, column: str, values: Any, must: bool) -> Index | None:
+    """The index in a column of numbers or dates."""
+    values = np.asarray(values)
+    if values.dtype.kind == "M":
+        index = Index(column, values.astype("datetime64[s]"))
+        refuse_backwards(name, index)
+        return index
+    return _numbered(name, column, values.astype(np.float64), must)
+
+
+def _numbered(name: str, column: str, numbers: Any, must: bool) -> Index | None:
+    strictly = bool(np.isfinite(numbers).all()) and bool((np.diff(numbers) > 0).all())
+    if must:
+        refuse_backwards(name, Index(column, numbers))
+    return Index(column, numbers) if strictly or must else None
+
+
+def refuse_backwards(name: str, index: Index) -> None:
+    """An error where the rows do not go forward."""
+    if not rises(index.values):
+        row = int(np.argmax(~(index.values[1:] >= index.values[:-1])))
+        raise TableError(
+            f"{name}: rows must go forward in time, but column {index.name!r} has {index.label(row)} in row "
+            f"{row + 1} and {index.label(row + 1)} in row {row + 2} (sort the rows, or leave the column out "
+            "by drop=[…], --drop)"
+        )
+
+
+def rises(values: Any) -> bool:
+    """Whether no value lies below the one before it."""
+    return bool((values[1:] >= values[:-1]).all())
+
+
+def _forms() -> list[Callable[[str], datetime]]:
+    return [datetime.fromisoformat, *(partial(_by_form, form) for form in FORMATS)]
+
+
+def _by_form(form: str, text: str) -> datetime:
+    return datetime.strptime(text, form)
+
+
+def _parsed(text: str, form: Callable[[str], datetime]) -> datetime | None:
+    """The date in a text, without a zone; None if there is none, or only a number."""
+    try:
+        if not math.isnan(float(text)):
+            return None
+    except ValueError:
+        pass
+    try:
+        found = form(text)
+    except (ValueError, OverflowError):
+        return None
+    return found if found.tzinfo is None else found.astimezone(UTC).replace(tzinfo=None)

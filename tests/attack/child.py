@@ -1,0 +1,108 @@
+"""Play many cases of one target in a process of its own, and note each before it is played.
+
+    python child.py TARGET SEED COUNT FOLDER
+
+Writes `notes` into the folder, a line of JSON for each case and for each fault. Whoever started it reads the
+last line if it ends before its time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import resource
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+MEMORY = 12 << 30  # bytes of address space: more is a bomb
+RESIDENT = 2 << 20  # kibibytes that were really used
+
+
+def is_clear(error: BaseException) -> bool:
+    """Whether an error is one that tells the user what to do: ours, or the system's with the file's name."""
+    from kalmanbandits.errors import KalmanBanditsError
+
+    return isinstance(error, KalmanBanditsError) or (isinstance(error, OSError) and bool(error.filename))
+
+
+class Sentinels:
+    """Files of somebody else, which must stay as they are."""
+
+    def __init__(self, folder: Path) -> None:
+        self.files = [
+            folder / name for name in ("notes.txt", "lock", "00000001.log", "tmp/kept", "zarr.json")
+        ]
+        for file in self.files:
+            file.parent.mkdir(exist_ok=True, parents=True)
+            file.write_text(f"mine: {file.name}")
+
+    def digest(self) -> str:
+        """Changes if any of them does."""
+        content = [file.read_bytes() if file.is_file() else b"gone" for file in self.files]
+        return hashlib.sha256(b"\0".join(content)).hexdigest()
+
+
+def notebook(folder: Path) -> Callable[..., None]:
+    """A function that writes what it is given into the folder's notes at once."""
+    notes = open(folder / "notes", "a", encoding="utf-8")  # noqa: SIM115 - open as long as the process
+
+    def note(**what: object) -> None:
+        notes.write(json.dumps(what) + "\n")
+        notes.flush()
+
+    return note
+
+
+def main(name: str, number: int, count: int, folder: Path) -> None:
+    """Play `count` cases."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    from targets import TARGETS
+
+    note = notebook(folder)
+    with tempfile.TemporaryDirectory(dir=folder) as work:
+        sentinels = Sentinels(Path(work))
+        before = sentinels.digest()
+        place = Path(work) / "target"
+        place.mkdir()
+        target, played = TARGETS[name](place), 0
+
+        @seed(number)
+        @settings(
+            max_examples=count,
+            phases=[Phase.generate],
+            deadline=None,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(target.cases)
+        def one(case: Any) -> None:
+            nonlocal played
+            played += 1
+            note(case=repr(case))
+            try:
+                target.play(case)
+            except Exception as error:
+                if not is_clear(error):
+                    trace = traceback.format_exception(error)
+                    note(fault=f"{type(error).__name__}: {error}"[:300], trace="".join(trace)[-1500:])
+            if sentinels.digest() != before:
+                note(fault="a foreign file was changed", trace="")
+            used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            if used > RESIDENT:
+                note(fault=f"{used >> 10} MiB were used", trace="")
+                os._exit(77)  # or every case to come would be blamed
+
+        one()
+        os.chdir(folder)
+    note(done=played)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))

@@ -1,0 +1,251 @@
+"""What is attacked: each target makes something sound, and opens it again after every damage.
+
+A target is a strategy of cases and a function that plays one. It may return or raise; what it may not do is
+end the process, hang, take gigabytes, raise an error that says nothing, or touch files that are not its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from damage import copied, damage_files, damaged, damages, file_damages
+from hypothesis import strategies as st
+
+import kalmanbandits as kb
+from kalmanbandits import cli
+from kalmanbandits.studies import Results, load_study, parse_study, run_study
+from kalmanbandits.systems import Replay
+
+STUDY = """
+name = "small"
+rounds = 40
+runs = 2
+checkpoints = 2
+[[systems]]
+family = "rotation"
+theta = [0.5, "pi/2"]
+[[policies]]
+policy = "UCB"
+[[policies]]
+policy = "Random"
+"""
+SYSTEM = 'family = "random_walk"\narms = 2\nstep_variance = [1.0, 0.5]\n'
+TABLE = "time,a,b\n" + "".join(f"2024-01-{d:02d},{d / 7:.3f},{-d}\n" for d in range(1, 29))
+POLICIES = (
+    kb.UCB(arms=2),
+    kb.UBSS(arms=2, window=2),
+    kb.SlidingWindowUCB(arms=2, window=40),
+    kb.LearnedKalman(arms=2),
+    kb.ARUCB(arms=2, lags=2),
+)
+
+
+class Target(NamedTuple):
+    """How to draw a case, and how to play it."""
+
+    cases: st.SearchStrategy[Any]
+    play: Callable[[Any], None]
+
+
+def rounds(agent: kb.Agent, count: int) -> None:
+    """Play some rounds; a few rewards stay away."""
+    for t in range(count):
+        ticket = agent.ask()
+        if t % 8 < 7:
+            agent.tell(ticket, float(t % 5) - 1.5)
+    agent.explain()
+
+
+def save_files(folder: Path) -> Target:
+    """`Agent.save` and `Agent.load`."""
+    sound = []
+    for number, policy in enumerate(POLICIES):
+        agent = kb.Agent(policy, seed=number)
+        rounds(agent, 30)
+        place = folder / f"sound{number}"
+        place.mkdir()
+        agent.save(place / "saved.agent")
+        sound.append(place)
+
+    def play(case: Any) -> None:
+        number, damage = case
+        place = copied(sound[number], folder / "damaged")
+        damage_files(place, damage)
+        rounds(kb.Agent.load(place / "saved.agent"), 5)
+
+    return Target(st.tuples(st.integers(0, len(sound) - 1), file_damages), play)
+
+
+def journals(folder: Path) -> Target:
+    """`Agent.open`, twice."""
+    policies = POLICIES[:2]
+    for number, policy in enumerate(policies):
+        agent = kb.Agent.open(folder / f"sound{number}", policy, seed=number)
+        rounds(agent, 30)
+        agent.close()
+
+    def play(case: Any) -> None:
+        number, damage = case
+        place = copied(folder / f"sound{number}", folder / "damaged")
+        damage_files(place, damage)
+        agent = kb.Agent.open(place, policies[number], seed=number)
+        try:
+            rounds(agent, 5)
+        finally:
+            agent.close()
+
+    return Target(st.tuples(st.integers(0, len(policies) - 1), file_damages), play)
+
+
+def stores(folder: Path) -> Target:
+    """`run_study` and `Results.open`."""
+    run_study(parse_study(STUDY), folder / "sound", jobs=1)
+
+    def play(case: Any) -> None:
+        again, damage = case
+        place = copied(folder / "sound", folder / "damaged")
+        damage_files(place, damage)
+        if again:
+            run_study(parse_study(STUDY), place, jobs=1)
+        results = Results.open(place)
+        if results.complete:
+            for cell in range(len(results.cells)):
+                results.measure("regret", cell)
+
+    return Target(st.tuples(st.booleans(), file_damages), play)
+
+
+def documents(folder: Path) -> Target:
+    """TOML: systems and studies, as text and as files."""
+    scalars = st.one_of(
+        st.sampled_from(
+            ["-1", "0", "1e308", "nan", "inf", "99999999999", "''", '"pi/0"', "2024-01-01", "true"]
+        ),
+        st.sampled_from(
+            ["[]", "[[]]", "{}", "[[1.0]]", "[[1,2],[3]]", "{from=0,to=1,count=-1}", "'9**9**9'"]
+        ),
+        st.integers(0, 6000).map(lambda depth: "[" * depth + "]" * depth),
+        st.text(max_size=5).map(repr),
+    )
+    names = [
+        "theta",
+        "arms",
+        "family",
+        "rounds",
+        "runs",
+        "seed",
+        "policy",
+        "window",
+        "coefficients",
+        "periods",
+    ]
+    names += ["dimension", "transition", "actions", "checkpoints", "measures", "systems", "policies", "a.b"]
+    line = st.tuples(st.sampled_from(names), scalars).map(" = ".join)
+    extra = st.lists(line, max_size=3).map("\n".join)
+
+    def play(case: Any) -> None:
+        sound, front, back, damage, binary = case
+        content = damaged(f"{front}\n{sound}\n{back}".encode(), damage or [("flip", 0, 0)][: bool(binary)])
+        path = folder / "damaged.toml"
+        path.write_bytes(content)
+        text = content.decode("utf-8", "replace")
+        for call in (
+            lambda: kb.LinearGaussianSystem.from_toml(path),
+            lambda: kb.LinearGaussianSystem.from_toml(text),
+            lambda: parse_study(text),
+            lambda: load_study(path),
+        ):
+            judged(call)
+
+    whole = st.sampled_from([STUDY, SYSTEM, ""])
+    return Target(st.tuples(whole, extra, extra, st.just([]) | damages, st.booleans()), play)
+
+
+def tables(folder: Path) -> Target:
+    """CSV files."""
+    cell = st.sampled_from(
+        ["1", "-2.5", "", "nan", "inf", "1e400", "x", '"', "1,5", "1;2", "\x00", "ä", "\r", "1e160"]
+    )
+    row = st.lists(cell, max_size=6).map(",".join)
+    drawn = st.lists(row, max_size=12).map("\n".join)
+
+    def play(case: Any) -> None:
+        text, damage = case
+        path = folder / "damaged.csv"
+        path.write_bytes(damaged(text.encode(), damage))
+        replay = Replay(path)
+        assert replay.rounds > 0, "a table without rounds"
+
+    return Target(st.tuples(st.just(TABLE) | drawn, st.just([]) | damages), play)
+
+
+def commands(folder: Path) -> Target:
+    """The command line, in a folder with files of every kind."""
+    run_study(parse_study(STUDY), folder / "store", jobs=1)
+    contents = {
+        "study.toml": STUDY,
+        "system.toml": SYSTEM,
+        "table.csv": TABLE,
+        "binary": "\udcff\x00",
+        "empty": "",
+    }
+    for name, text in contents.items():
+        (folder / name).write_bytes(text.encode("utf-8", "surrogateescape"))
+    os.chdir(folder)
+    things = st.sampled_from([*contents, "store", "nothing", ".", "", "/dev/null", "-", "--", "study.toml/x"])
+    verbs = st.sampled_from(
+        ["run", "report", "check", "list", "backtest", "fit", "", "-h", "--version", "rnu"]
+    )
+    values = st.sampled_from(
+        ["1", "0", "-1", "x", "", "2", "1e3", "nan", "UCB", "UCB,,x", "a,b", ";", "rotation", "theta=1"]
+    )
+    options = [
+        "--out",
+        "--seed",
+        "--family",
+        "--set",
+        "--columns",
+        "--delimiter",
+        "--policies",
+        "--dimensions",
+    ]
+    options += ["--fresh", "--quick", "--import", "--backend", "--nonsense", "--runs", "--jobs"]
+    pair = st.tuples(st.sampled_from(options), values | things).map(list)
+    arguments = st.tuples(verbs, st.lists(things, max_size=2), st.lists(pair, max_size=3))
+
+    def play(case: Any) -> None:
+        verb, positional, pairs = case
+        flags = [part for pair in pairs for part in pair]
+        said = io.StringIO()
+        quiet = contextlib.redirect_stderr(said), contextlib.redirect_stdout(said)
+        with quiet[0], quiet[1], contextlib.suppress(SystemExit):
+            cli.answer([verb, *positional, *flags])
+        assert "Traceback" not in said.getvalue(), said.getvalue()[-500:]
+
+    return Target(arguments, play)
+
+
+def judged(call: Callable[[], object]) -> None:
+    """Make a call whose clear errors are none, so that the next call of the same case is made too."""
+    from child import is_clear
+
+    try:
+        call()
+    except Exception as error:
+        if not is_clear(error):
+            raise
+
+
+TARGETS: dict[str, Callable[[Path], Target]] = {
+    "save files": save_files,
+    "journals": journals,
+    "stores": stores,
+    "documents": documents,
+    "tables": tables,
+    "commands": commands,
+}

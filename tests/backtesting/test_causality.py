@@ -1,0 +1,143 @@
+"""Nothing that comes later changes what was done before; live agents do what the backtest says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kalmanbandits.agent import Agent
+from kalmanbandits.backtesting import Backtest, backtest, line_up, train
+from kalmanbandits.policies import UBSS
+from kalmanbandits.systems import Replay
+
+ROWS, ARMS = 70, 3
+
+
+def drawn(seed: int, level: float, unit: float, gaps: bool) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    values = np.sin(np.arange(ROWS)[:, None] / 5 + np.arange(ARMS)) + 0.3 * rng.standard_normal((ROWS, ARMS))
+    if gaps:
+        values[rng.random(values.shape) < 0.1] = np.nan
+        for a in range(ARMS):
+            start = int(rng.integers(0, ROWS))
+            values[start : start + int(rng.integers(5, 30)), a] = np.nan
+        values[rng.integers(0, 20), :] = rng.standard_normal(ARMS)
+    return level + unit * values
+
+
+def mask_of(seed: int) -> np.ndarray:
+    rng = np.random.default_rng([seed, 1])
+    mask = rng.random((ROWS, ARMS)) < 0.7
+    mask[~mask.any(axis=1), 0] = True
+    return mask
+
+
+def changed(
+    values: np.ndarray, mask: np.ndarray | None, t: int, seed: int
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """The same table with other rows from t on: other values, another level, other gaps, another mask."""
+    other, rng = values.copy(), np.random.default_rng([seed, 2])
+    other[t:] = 50 * rng.standard_normal((ROWS - t, ARMS)) - 7
+    other[t:][rng.random((ROWS - t, ARMS)) < 0.4] = np.nan
+    if mask is None:
+        return other, None
+    later = mask.copy()
+    later[t:] = mask_of(seed + 1000)[t:]
+    return other, later
+
+
+def played(values: np.ndarray, mask: np.ndarray | None, fit: bool, minimize: bool) -> Backtest:
+    replay = Replay(values, available=mask, minimize=minimize)
+    trained = train(replay) if fit else None
+    found = line_up(replay, system=None if trained is None else trained.system)
+    return backtest(replay, found.policies, runs=1, seed=3, fitted=0 if trained is None else trained.rows)
+
+
+def check_causality(
+    seed: int, t: int, level: float, unit: float, gaps: bool, masked: bool, fit: bool, minimize: bool
+) -> None:
+    values, mask = drawn(seed, level, unit, gaps), mask_of(seed) if masked else None
+    other = changed(values, mask, t, seed)
+    if np.isnan(other[0]).all(axis=0).any() or np.isnan(values[: ROWS // 2]).all(axis=0).any():
+        return
+    before, after = played(values, mask, fit, minimize), played(*other, fit, minimize)
+    if fit and t < before.fitted:
+        return  # nothing is played before the fit is made
+    last = t - before.fitted  # the choice in row t itself depends on the rows before t alone
+    if mask is not None:
+        last -= 1  # but for the mask of that row, which may be another
+    for name, one, two in zip(before.names, before.choices, after.choices, strict=True):
+        np.testing.assert_array_equal(one[: last + 1], two[: last + 1], err_msg=name)
+    assert set(before.names) == set(after.names)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    t=st.integers(1, ROWS - 1),
+    level=st.sampled_from([0.0, 100.0, -1e6]),
+    unit=st.sampled_from([1.0, 1e-9, 1e6]),
+    gaps=st.booleans(),
+    masked=st.booleans(),
+    minimize=st.booleans(),
+)
+def test_later_rows_change_nothing_before_them(
+    seed: int, t: int, level: float, unit: float, gaps: bool, masked: bool, minimize: bool
+) -> None:
+    check_causality(seed, t, level, unit, gaps, masked, False, minimize)
+
+
+@settings(max_examples=4, deadline=None)
+@given(seed=st.integers(0, 10**6), t=st.integers(ROWS // 2, ROWS - 1), gaps=st.booleans())
+def test_nor_with_a_fit(seed: int, t: int, gaps: bool) -> None:
+    check_causality(seed, t, 10.0, 1.0, gaps, False, True, False)
+
+
+def test_the_fit_sees_no_row_that_is_judged() -> None:
+    values = drawn(0, 5.0, 1.0, False)
+    one, two = train(Replay(values)), train(Replay(changed(values, None, ROWS // 2, 0)[0]))
+    assert one.rows == two.rows == ROWS // 2
+    assert one.system == two.system
+
+
+@pytest.mark.parametrize(
+    ("level", "gaps", "masked"), [(0.0, False, False), (100.0, True, False), (5.0, True, True)]
+)
+def test_an_agent_makes_the_choices_of_the_backtest(level: float, gaps: bool, masked: bool) -> None:
+    """Every policy, arm for arm, given the rewards of the table as they are."""
+    values = drawn(7, level, 2.0, gaps)
+    replay = Replay(values, available=mask_of(7) if masked else None)
+    trained = train(replay)
+    result = backtest(replay, line_up(replay, system=trained.system).policies, runs=1, seed=4)
+    for p, (name, policy) in enumerate(result.policies.items()):
+        agent = Agent(policy, seed=4)
+        for t, row in enumerate(values):
+            arm = agent.select(available=np.flatnonzero(~replay.off[t]))
+            assert arm == result.choices[p, t], (name, t)
+            if np.isnan(row[arm]):
+                agent.skip()
+            else:
+                agent.update(arm, float(row[arm]))
+            filled = np.nanmean(row) if np.isnan(row[arm]) and not np.isnan(row).all() else row[arm]
+            assert result.earned[p, t] == pytest.approx(0.0 if np.isnan(filled) else filled, rel=1e-12)
+
+
+def test_the_level_of_later_rows_does_not_leak() -> None:
+    """The level that rewards were less of used to be the mean of the first hundredth of the rows."""
+    rng = np.random.default_rng(1)
+    values = rng.standard_normal((8000, 2)) + 10
+    other = values.copy()
+    other[60:] += 1000
+    one, two = (backtest(Replay(each), {"UBSS": UBSS(arms=2)}, runs=1) for each in (values, other))
+    np.testing.assert_array_equal(one.earned[:, :60], two.earned[:, :60])
+
+
+def test_a_gap_is_off_only_once_it_has_lasted() -> None:
+    values = np.ones((40, 2))
+    values[20:35, 1] = np.nan
+    off = Replay(values).off
+    assert not off[:30].any()
+    assert off[30:36, 1].all()
+    assert not off[36:].any()

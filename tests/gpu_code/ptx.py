@@ -1,0 +1,122 @@
+"""The GPU's kernels as assembly, without a GPU: every policy, both precisions, two compute capabilities.
+
+    python tests/gpu_code/ptx.py          writes golden.json anew; a change needs a reason in the CHANGELOG
+
+Needs numba-cuda, NVVM and ptxas, which come with the extra [dev] on Linux.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import kalmanbandits as kb
+from kalmanbandits.policies import POLICIES
+from kalmanbandits.policies.verbs import KERNELS, never
+from kalmanbandits.simulation.environment import environment
+
+GOLDEN = Path(__file__).with_name("golden.json")
+PRECISIONS = ("float64", "float32")
+CAPABILITIES = ((8, 0), (9, 0))
+SHARED, BLOCK = 48 * 1024, 128  # bytes of a block's shared memory, and its threads
+PACKAGES = ("numba", "numba-cuda", "nvidia-nvvm", "nvidia-cuda-nvcc")
+
+
+class Code(NamedTuple):
+    """What the compilers made of one kernel."""
+
+    ptx: int  # characters
+    registers: int
+    stack: int  # bytes of a thread's local memory
+    spilled: int  # bytes stored because registers did not suffice
+
+
+def specs() -> dict[str, Any]:
+    """Every policy that a GPU can play, and the oracles."""
+    system = kb.systems.rotation(theta=2.0)
+    values = {"system": system, "arms": 2, "window": 40}
+    made: dict[str, Any] = {}
+    for policy in (*POLICIES.values(), kb.Clairvoyant, kb.FullInformation):
+        needed = [field.name for field in fields(policy) if field.init and field.default is MISSING]
+        made[policy.__name__] = policy(**{name: values[name] for name in needed})
+    return {name: spec for name, spec in sorted(made.items()) if KERNELS[spec.kernel].due is never}
+
+
+def ptx(spec: Any, precision: str, capability: tuple[int, int]) -> str:
+    """The assembly of one kernel. All that the tests know of the GPU's modules is in this function."""
+    from kalmanbandits.simulation import gpu_kernel
+
+    narrowed = getattr(gpu_kernel, "gpu_dtype", None) or gpu_kernel.card_dtype
+    memory = narrowed(spec.dtype(), precision)
+    env = narrowed(environment(kb.systems.rotation(theta=2.0)).dtype, precision)
+    known = hasattr(spec, "system")
+    place = "shared" if not known and BLOCK * (memory.itemsize + 8) <= SHARED else "local"
+    kind = gpu_kernel.Kind(spec.kernel, memory, env, 4, 2, precision, False, place, BLOCK)
+    return gpu_kernel.assembly(kind, capability)
+
+
+def assembled(text: str, capability: tuple[int, int]) -> Code:
+    """What ptxas says of an assembly."""
+    tool = next(_site().glob("nvidia/*/bin/ptxas"), "ptxas")
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "kernel.ptx"
+        source.write_text(text)
+        name = f"--gpu-name=sm_{capability[0]}{capability[1]}"
+        command = [str(tool), "-v", name, str(source), "-o", str(source.with_suffix(".cubin"))]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    registers = max(int(n) for n in re.findall(r"Used (\d+) registers", said))
+    stack, spilled = (
+        max([int(n) for n in re.findall(pattern, said)], default=0)
+        for pattern in (r"(\d+) bytes stack frame", r"(\d+) bytes spill stores")
+    )
+    return Code(len(text), registers, stack, spilled)
+
+
+def _site() -> Path:
+    return Path(np.__file__).parents[1]
+
+
+def versions() -> dict[str, str]:
+    """Of the compilers: other ones give other numbers."""
+    return {name: importlib.metadata.version(name) for name in PACKAGES}
+
+
+def every_case() -> Iterator[tuple[str, str, tuple[int, int]]]:
+    """Policy, precision and compute capability."""
+    for name in specs():
+        for precision in PRECISIONS:
+            for capability in CAPABILITIES:
+                yield name, precision, capability
+
+
+def label(name: str, precision: str, capability: tuple[int, int]) -> str:
+    """A case in words."""
+    return f"{name}, {precision}, {capability[0]}.{capability[1]}"
+
+
+def main() -> None:
+    """Write the golden file, a kernel at a time; with --keep those of the same compilers stay."""
+    golden = json.loads(GOLDEN.read_text()) if GOLDEN.exists() and "--keep" in sys.argv else {}
+    if golden.get("versions") != versions():
+        golden = {"versions": versions(), "kernels": {}}
+    for case in every_case():
+        name, precision, capability = case
+        if label(*case) not in golden["kernels"]:
+            code = assembled(ptx(specs()[name], precision, capability), capability)
+            golden["kernels"][label(*case)] = code._asdict()
+            print(label(*case), code, flush=True)
+            GOLDEN.write_text(json.dumps(golden, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

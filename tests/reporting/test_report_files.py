@@ -1,0 +1,118 @@
+"""The files of a report appear together or not at all, over its own earlier ones and nobody else's."""
+
+from __future__ import annotations
+
+import errno
+import io
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_worlds import small_paper_study, sweep_study
+
+from kalmanbandits.reporting import FILES, write_report
+from kalmanbandits.studies import Results, Shard, StoreRefused, run_study
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_of_somebody_else_is_left_alone(name: str, sweep_report: Path, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("precious")
+    with pytest.raises(StoreRefused, match=f"{name} is there already and no report has written it"):
+        write_report(Results.open(sweep_report), tmp_path)
+    assert files(tmp_path) == {name: b"precious"}
+    (tmp_path / name).unlink()
+    (tmp_path / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StoreRefused, match="no report has written it"):
+        write_report(Results.open(sweep_report), tmp_path)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_report_replaces_its_own_files(sweep_report: Path, tmp_path: Path) -> None:
+    for _ in range(2):
+        write_report(Results.open(sweep_report), tmp_path)
+    assert sorted(files(tmp_path)) == sorted(FILES)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(FILES)
+
+
+LIMITED = """
+import resource, sys
+from kalmanbandits.reporting import write_report
+from kalmanbandits.studies import Results
+results = Results.open(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), int(sys.argv[3])))
+try:
+    write_report(results, sys.argv[2])
+except OSError as error:
+    print(error.errno, error.filename)
+"""
+
+
+@pytest.mark.parametrize("part", [0.02, 0.5, 0.98])
+def test_a_disk_that_takes_no_more_leaves_the_old_report(
+    part: float, sweep_report: Path, tmp_path: Path
+) -> None:
+    """The system refuses to let a file grow beyond a part of the page's size, as a full disk would."""
+    write_report(Results.open(sweep_report), tmp_path)
+    before = files(tmp_path)
+    limit = int(part * max(map(len, before.values())))
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(sweep_report), str(tmp_path), str(limit)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == f"{errno.EFBIG} {tmp_path}\n", done.stderr
+    assert files(tmp_path) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(FILES)
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+
+
+def test_a_full_disk_leaves_nothing_behind(
+    sweep_report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = Results.open(sweep_report)
+    opened = io.open
+
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    def full(path: Any, mode: str = "r", *rest: Any, **options: Any) -> Any:
+        page = str(path).endswith("report.html") and "w" in mode
+        return Full() if page else opened(path, mode, *rest, **options)
+
+    monkeypatch.setattr(io, "open", full)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        write_report(results, tmp_path)
+    assert caught.value.errno == errno.ENOSPC
+    assert caught.value.filename == str(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unfinished_study_has_a_report_of_what_is_there(tmp_path: Path) -> None:
+    study = sweep_study()
+    run_study(study, tmp_path, shard=Shard(1, 3))
+    results = Results.open(tmp_path)
+    paths = write_report(results, tmp_path)
+    page = paths[2].read_text(encoding="utf-8")
+    assert f"not finished: {100 * results.share:.1f} % of the study" in page
+    rows = paths[3].read_text(encoding="utf-8").splitlines()[1:]
+    assert {int(row.split(",")[0]) for row in rows} == {
+        c.index for c in results.cells if results.runs(c.index)
+    }
+
+
+def test_an_unfinished_paper_study_has_an_overview_until_its_parts_are_there(tmp_path: Path) -> None:
+    study = small_paper_study()
+    run_study(study, tmp_path, shard=Shard(1, 5))
+    page = write_report(Results.open(tmp_path), tmp_path)[2].read_text(encoding="utf-8")
+    assert 'id="verdict"' not in page
+    run_study(study, tmp_path)
+    page = write_report(Results.open(tmp_path), tmp_path)[2].read_text(encoding="utf-8")
+    assert 'id="verdict"' in page

@@ -1,0 +1,158 @@
+"""The column that says when, wherever it stands and whatever it is written as."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from kalmanbandits.errors import InvalidArgument
+from kalmanbandits.systems import Replay, TableError
+
+
+def read(folder: Path, text: str, **options: object) -> Replay:
+    path = folder / "rewards.csv"
+    path.write_text(text)
+    return Replay(path, **options)  # type: ignore[arg-type]
+
+
+def what(replay: Replay) -> tuple[str, str, str] | None:
+    index = replay.index
+    return None if index is None else (index.name, index.label(0), index.label(replay.rounds - 1))
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "shown"),
+    [
+        ("2020-01-30", "2020-02-01", ("2020-01-30", "2020-02-01")),
+        ("2020-01-30 06:00", "2020-02-01T12:30:00", ("2020-01-30 06:00:00", "2020-02-01 12:30:00")),
+        ("2020-01-30T06:00:00+02:00", "2020-01-30T06:00:00Z", ("2020-01-30 04:00:00", "2020-01-30 06:00:00")),
+        ("2020-01", "2020-02", ("2020-01-01", "2020-02-01")),
+        ("2020/01/30", "2020/02/01", ("2020-01-30", "2020-02-01")),
+        ("01/30/2020", "02/01/2020", ("2020-01-30", "2020-02-01")),
+        ("30/01/2020", "01/02/2020", ("2020-01-30", "2020-02-01")),
+        (
+            "01/02/2020",
+            "02/01/2020",
+            ("2020-01-02", "2020-02-01"),
+        ),  # either way; the American one is tried first
+        ("05/01/2020", "01/02/2020", ("2020-01-05", "2020-02-01")),  # only the other one goes forward
+        ("30.01.2020", "01.02.2020", ("2020-01-30", "2020-02-01")),
+        ("Jan 30 2020", "Feb 1 2020", ("2020-01-30", "2020-02-01")),
+        ("Jan 2020", "Feb 2020", ("2020-01-01", "2020-02-01")),
+    ],
+)
+def test_dates_are_recognised_in_any_column(
+    tmp_path: Path, first: str, last: str, shown: tuple[str, str]
+) -> None:
+    for text in (
+        f"when it was,a,b\n{first},1,2\n{last},3,4\n",
+        f"a,b,when it was\n1,2,{first}\n3,4,{last}\n",
+    ):
+        replay = read(tmp_path, text)
+        assert replay.names == ("a", "b")
+        assert what(replay) == ("when it was", *shown)
+        assert replay.table.tolist() == [[1, 2], [3, 4]]
+
+
+@pytest.mark.parametrize("name", ["", "Year", "t", "INDEX", "timestamp"])
+def test_a_first_column_of_numbers_that_rise_and_tell(tmp_path: Path, name: str) -> None:
+    replay = read(tmp_path, f"{name},a,b\n1959,1,2\n1960,3,4\n")
+    assert replay.names == ("a", "b")
+    assert what(replay) == (name or "column 1", "1959", "1960")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "year,a\n1960,1\n1959,3\n",  # does not rise
+        "n,a\n0,1\n1,3\n",  # a name like any other
+        "a,year\n1,1959\n2,1960\n",  # not the first
+        "time,a\n1,1\n1,3\n",
+    ],
+)
+def test_what_only_looks_like_an_index_is_an_arm(tmp_path: Path, text: str) -> None:
+    replay = read(tmp_path, text)
+    assert what(replay) is None
+    assert replay.names == tuple(text.split("\n")[0].split(","))
+
+
+def test_asked_for(tmp_path: Path) -> None:
+    text = "time,a,b,who\n1,1,2,x\n2,3,4,y\n"
+    assert what(read(tmp_path, text, index="who")) == ("who", "x", "y")
+    assert read(tmp_path, text, index="who").names == ("time", "a", "b")
+    assert read(tmp_path, text, drop=["who"]).names == ("a", "b")
+    assert read(tmp_path, text, columns=["time", "a"]).table[:, 0].tolist() == [1, 2]  # named, so an arm
+    assert what(read(tmp_path, text, columns=["b", "a"])) == ("time", "1", "2")
+    assert read(tmp_path, text, drop=["who"], index="").names == ("time", "a", "b")
+    with pytest.raises(TableError, match="has no column 'when'"):
+        read(tmp_path, text, index="when")
+    with pytest.raises(TableError, match="has no column 'when'"):
+        read(tmp_path, text, drop=["when"])
+    with pytest.raises(InvalidArgument, match="columns and drop cannot both be given"):
+        read(tmp_path, text, columns=["a", "b"], drop=["who"])
+    with pytest.raises(InvalidArgument, match="drop must be a list of names"):
+        read(tmp_path, text, drop="who")
+    with pytest.raises(InvalidArgument, match="index must be left out for an array"):
+        Replay(np.ones((2, 2)), index="who")
+    with pytest.raises(TableError, match="rows must go forward in time, but column 'a' has 3 in row 1"):
+        read(tmp_path, "a,b,c\n3,1,1\n2,1,1\n", index="a")
+
+
+def test_frames_of_pandas_and_polars() -> None:
+    days = pd.date_range("2024-03-30", periods=3, freq="D")
+    values = {"a": [1, 2, 3], "b": [1.5, None, 2.5]}
+    truth = [[1, 1.5], [2, np.nan], [3, 2.5]]
+    plain = pd.DataFrame(values)
+    frames = [
+        plain.set_axis(days),
+        plain.set_axis(days.tz_localize("UTC")),
+        plain.set_axis(days.to_period("D")),
+        plain.assign(day=days),
+        plain.assign(day=days.astype(str)),
+        pl.DataFrame({**values, "day": list(days.to_pydatetime())}),
+        pl.DataFrame({**values, "day": [day.date() for day in days]}),
+        pl.DataFrame({**values, "day": list(days.astype(str))}),
+    ]
+    for frame in frames:
+        replay = Replay(frame)
+        assert replay.names == ("a", "b")
+        assert replay.index is not None
+        assert [replay.index.label(row) for row in range(3)] == ["2024-03-30", "2024-03-31", "2024-04-01"]
+        np.testing.assert_array_equal(replay.table, truth)
+    assert Replay(plain).index is None
+    assert Replay(pl.DataFrame(values)).index is None
+    named = plain.set_index(pd.Index([1990, 1991, 1992], name="year"))
+    assert what(Replay(named)) == ("year", "1990", "1992")
+    booleans = Replay(pl.DataFrame({"a": [True, False], "b": [0, 1]}))
+    assert booleans.table.tolist() == [[1, 0], [0, 1]]
+    with pytest.raises(TableError, match="row 2, column 'b' must be a number, got 'x'"):
+        Replay(pl.DataFrame({"a": [1, 2], "b": ["", "x"]}).with_columns(pl.col("b").replace("", None)))
+
+
+def test_costs_are_rewards_with_the_other_sign(tmp_path: Path) -> None:
+    replay = read(tmp_path, "a,b\n1,2\n3,\n", minimize=True)
+    np.testing.assert_array_equal(replay.table, [[-1, -2], [-3, np.nan]])
+    assert (replay.sign, Replay(np.ones((2, 2))).sign) == (-1, 1)
+    assert replay.best_arm == 0
+    with pytest.raises(InvalidArgument, match="minimize must be True or False, got 'yes'"):
+        read(tmp_path, "a,b\n1,2\n3,4\n", minimize="yes")
+
+
+def test_large_numbers_are_shown_whole(tmp_path: Path) -> None:
+    assert what(read(tmp_path, "time,a,b\n1700000001,1,2\n1700000002,3,4\n")) == (
+        "time",
+        "1700000001",
+        "1700000002",
+    )
+
+
+def test_a_part_of_the_rows(tmp_path: Path) -> None:
+    replay = read(tmp_path, "year,a,b\n1,1,2\n2,3,4\n3,5,\n", minimize=True)
+    part = replay.rows(1)
+    assert what(part) == ("year", "2", "3")
+    assert (part.rounds, part.minimize, part.missing, part.names) == (2, True, 1, ("a", "b"))
+    assert part.totals.tolist() == [-8, -9]
