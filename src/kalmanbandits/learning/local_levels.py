@@ -47,7 +47,8 @@ def level_fields(arms: int) -> list[tuple[Any, ...]]:
         ("heard", "i8", (arms,)),  # rewards
         ("last", "i8", (arms,)),  # the round of the last one
         ("pool", "f8", (BANK, 4)),  # squares and their number over all arms; sum and weight of log noises
-        ("log_score", "f8", (BANK,)),  # less that of the arms that stand still
+        ("log_score", "f8", (BANK,)),  # discounted sum, each less the round's best
+        ("now", "f8", (BANK,)),  # of the last reward
         ("speaker", "i8"),  # the filter that foretells best
         ("mean_level", "f8", (2,)),  # mean and variance of the levels over arms
         ("reach", "f8"),  # the innovation that one reward in 200 exceeds
@@ -110,7 +111,7 @@ def _begin(m: Any, j: Any, arm: Any, y: Any) -> None:
 @routine
 def observe_level(m: Any, arm: Any, y: Any, round: Any) -> Any:
     """Learn a reward; returns the log-score of the filter that spoke for the bank, NaN for an arm's first."""
-    score, still, first = math.nan, 0.0, m.heard[arm] == 0
+    score, best, first = math.nan, -math.inf, m.heard[arm] == 0
     if not first:
         off = abs(y - foretell_level(m, m.speaker, arm, round)[0])
         m.reach = max(m.reach, 1e-3) * math.exp(REACHING * ((1.0 if off > m.reach else 0.0) - BEYOND))
@@ -138,13 +139,8 @@ def observe_level(m: Any, arm: Any, y: Any, round: Any) -> Any:
         m.strike[j, arm] = 0 if changed else sign
         S = max(S, limit)
         error = v * v / S
-        log_score = -0.5 * (math.log(S * noise) + error / noise)
-        if j == 0:
-            still = log_score
-        if j == m.speaker:
-            score = log_score
-        ahead_of_still = max(-MOST, min(MOST, log_score - still))
-        m.log_score[j] = FORGET * m.log_score[j] + ahead_of_still
+        m.now[j] = -0.5 * (math.log(S * noise) + error / noise)
+        best = max(best, m.now[j])
         square = min(error, max(OUTLIER * OUTLIER * noise, m.reach * m.reach))
         log, share = _log_noise(m, j, arm)
         m.squares[j, arm] += square
@@ -166,11 +162,14 @@ def observe_level(m: Any, arm: Any, y: Any, round: Any) -> Any:
         V[2] -= r * r / S
     m.heard[arm] += 1
     m.last[arm] = round
-    best = MOVING
+    if first:
+        return score
+    score = m.now[m.speaker]
+    for j in range(BANK):  # behind the best, not ahead of the worst: or all that move would look alike
+        m.log_score[j] = FORGET * m.log_score[j] - min(MOST, best - m.now[j])
     m.speaker = 0
     for j in range(1, BANK):
-        if m.log_score[j] > best:
-            best = m.log_score[j]
+        if m.log_score[j] > m.log_score[m.speaker] + (MOVING if m.speaker == 0 else 0.0):
             m.speaker = j
     return score
 
