@@ -30,7 +30,11 @@ from kalmanbandits import systems
 Generator = np.random.Generator
 Tables = tuple[Any, Any]  # means and rewards, each (rounds, arms)
 DEVELOPMENT = 1
-LEARNER = ("src/kalmanbandits/identification", "src/kalmanbandits/policies/learned_kalman.py")
+LEARNER = (
+    "src/kalmanbandits/identification",
+    "src/kalmanbandits/learning/local_levels.py",
+    "src/kalmanbandits/policies/learned_kalman.py",
+)
 
 
 @dataclass(frozen=True)
