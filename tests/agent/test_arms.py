@@ -124,7 +124,7 @@ def test_too_many_models_are_refused():
         try:
             agent.add_arm()
         except InvalidArgument as error:
-            assert "window must be smaller" in str(error)  # noqa: PT017
+            assert "the largest window that fits" in str(error)  # noqa: PT017
             break
     assert agent.policy.arms < 20
 

@@ -136,7 +136,7 @@ def test_a_kalman_filter_predicts_through_the_gap_and_filters_again():
 
 
 def test_ubss_restarts_its_window_at_a_gap_and_gets_it_back():
-    agent = kb.Agent(kb.UBSS(arms=2, window=2))
+    agent = kb.Agent(kb.UBSS(arms=2, window=2, bonus="printed"))  # Ξ in the rewards' own unit
     for _ in range(30):
         agent.tell(agent.ask(), 1.0)
     late = agent.ask()

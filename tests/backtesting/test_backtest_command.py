@@ -184,9 +184,6 @@ with module["open_agent"]() as agent:
 """
 
 
-@pytest.mark.skipif(
-    not hasattr(__import__("kalmanbandits").Agent, "warm_start"), reason="needs Agent.warm_start"
-)
 @pytest.mark.parametrize(
     "options",
     [
