@@ -185,3 +185,18 @@ def test_it_beats_ucb_where_rewards_drift():
     result = simulate(system, {"L": LearnedKalman(arms=2), "U": UCB(arms=2)}, rounds=1000, runs=2)
     mean = result.regret.isel(checkpoint=-1).mean("run")
     assert mean.sel(policy="L") < 0.1 * mean.sel(policy="U")
+
+
+@pytest.mark.parametrize("rounds", [4, 60])
+def test_an_added_arm_is_tried_and_kept_if_it_pays(rounds):
+    agent, rng = Agent(LearnedKalman(arms=2)), np.random.default_rng(3)
+    for _ in range(rounds):
+        arm = agent.select()
+        agent.update(arm, float(rng.normal([0.0, 0.5][arm])))
+    assert agent.add_arm() == 2
+    chosen = []
+    for _ in range(300):
+        arm = agent.select()
+        agent.update(arm, float(rng.normal([0.0, 0.5, 3.0][arm])))
+        chosen.append(arm)
+    assert np.mean(np.array(chosen[100:]) == 2) > 0.9

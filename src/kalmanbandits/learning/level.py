@@ -33,7 +33,7 @@ def centre_fields() -> list[tuple[Any, ...]]:
 def start_centre(memory: Any) -> None:
     """As if nothing predicted anything."""
     memory["centred"] = FIRST
-    memory["mean_g"], memory["mean_h"] = 0.5, 1.0
+    memory["mean_g"], memory["mean_h"] = 1.0 / memory["pulls"].size, 1.0
 
 
 @jit

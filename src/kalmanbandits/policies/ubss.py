@@ -218,7 +218,8 @@ class UBSS(Policy):
             memory[name] = getattr(self, name)
         start_unit(memory, None if self.scale_free else 1.0)
         memory["opened"] = not self.scale_free
-        start_centre(memory)
+        if self.scale_free:  # with given constants the level is 0
+            start_centre(memory)
         start_levels(memory)
 
     def grow(self, memory: Memory, larger: Self) -> Memory:
