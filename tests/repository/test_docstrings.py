@@ -46,7 +46,7 @@ OVERRIDDEN = {"advice", "attend", "fields", "grow", "layout", "ranges", "start"}
 
 
 def says_what_is_special(function: object) -> bool:
-    """A policy's own form of what `Spec` asks of every policy: parameters and results are documented there."""
+    """A policy's own form of what `Spec` asks of every policy; the sections are in that of `Spec`."""
     owner, _, name = getattr(function, "__qualname__", "").rpartition(".")
     return name in OVERRIDDEN and owner != "Spec"
 

@@ -108,8 +108,9 @@ PRIVATE = re.compile(
     r"^\s*(?:from|import) (numba\.(?:core|np|cuda|typed)[\w.]*)(?: import (.*))?", re.MULTILINE
 )
 # Whose business Numba's insides are: pyproject.toml bounds its version because of these files alone.
-INSIDES = {"compilation.py", "gpu_compiler.py", "gpu_cache.py"}
+INSIDES = {"compilation.py", "gpu_compiler.py", "gpu_cache.py", "gpu_kernel.py"}
 PUBLIC = {("numba.core", "types"), ("numba.np.numpy_support", "from_dtype")}  # by longer ways than needed
+DOCUMENTED = {"numba.core.event"}  # Numba's manual has a page on it
 
 
 def test_private_interfaces_of_numba_stay_in_their_files() -> None:
@@ -118,7 +119,7 @@ def test_private_interfaces_of_numba_stay_in_their_files() -> None:
         for path, text in texts()
         if path.parts[0] == "src" and path.name not in INSIDES
         for match in PRIVATE.findall(text)
-        if tuple(match) not in PUBLIC
+        if tuple(match) not in PUBLIC and match[0] not in DOCUMENTED
     }
     assert found == set()
 

@@ -27,7 +27,7 @@ def test_python_blocks_run_in_order(document: Path, tmp_path: Path, monkeypatch:
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for line, source in blocks(document, "python"):
         # Blank lines in front make a traceback point at the line of the document.
-        exec(compile("\n" * (line - 1) + source, str(document), "exec"), namespace)
+        exec(compile("\n" * (line - 1) + source, str(document), "exec", dont_inherit=True), namespace)
 
 
 def test_the_readme_has_an_example_that_shows_something() -> None:

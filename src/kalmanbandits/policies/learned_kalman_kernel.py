@@ -1,0 +1,314 @@
+"""The kernel of `LearnedKalman`: between two fits, the filter of the current model and the bank of levels.
+
+A reward corrects the state, the parameters of the arm that paid it (recursive least squares with the state as
+regressor), the bank, and the odds between the two; then every arm's index is made ready for the next choice.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kalmanbandits.compilation import entry, jit, routine
+from kalmanbandits.identification.search import CURRENT, MODELS
+from kalmanbandits.identification.smoothing import loading_variance, propagate, temper
+from kalmanbandits.learning.local_levels import level_index, observe_level, spread_levels
+from kalmanbandits.policies.kalman_lookahead import expected_maximum
+from kalmanbandits.policies.random import chance
+from kalmanbandits.policies.verbs import register_kernel
+
+OPENING = 6  # arms that take turns before the first fit
+
+# Rewards are put on a grid, in a unit that follows their spread by powers of two. Over-relaxed steps magnify
+# rounding, and on the grid there is none to magnify: in another unit the numbers are the same to the bit.
+GRID = 2.0**-24
+FARTHEST = 2.0**40  # units
+
+# When to ask for a fit.
+MEMORY = 32  # rounds over which surprise is averaged
+DOUBT, CHANGE, CAPPED = 2.0, 2.5, 9.0  # that asks for a fit; that says the system changed; most of one reward
+TRUSTED = 300  # rounds for which the model must have been good, for a change to be one
+
+# How to act.
+WIDTH = 1.0  # of the logarithm by which the doubt about an arm's parameters grows
+CURIOSITY = 0.2  # share of the state's variance one round on in the bonus, since foresight ends there
+LINES = 16  # arms that foresight looks at, and that it looks from
+# Pulls in a row of an arm that is tried, which show whether what it pays persists; up to how many pulls;
+# unless its index is that many units behind; and what is added to its index meanwhile.
+REPEATS, KNOWN_AFTER, PROMISING, INSIST = 2, 12, 1.0, 1e9
+# The log-odds of the linear model against the levels: forgetting per round, most of one reward, where the
+# linear model begins to be believed, and how sharply.
+FADE, MOST, BIAS, SHARP = 0.998, 1.0, 2.5, 2.0
+
+
+@jit
+def on_grid(m: Any, reward: Any) -> Any:
+    """A reward in today's unit, on the grid."""
+    return units(m, reward - m.origin)
+
+
+@jit
+def units(m: Any, y: Any) -> Any:
+    """A difference of rewards in today's unit, on the grid. The unit will follow what is out of range."""
+    y = max(-FARTHEST, min(FARTHEST, y / m.unit))
+    return math.floor(y / GRID + 0.5) * GRID
+
+
+@entry
+def replay_levels(memories: Any, places: Any) -> None:
+    """Let the bank of levels hear the rounds held once more, in order."""
+    m = memories[0]
+    for i in range(places.shape[0]):
+        if m.arm[places[i]] >= 0:
+            observe_level(m, m.arm[places[i]], units(m, m.reward[places[i]]), m.t - places.shape[0] + i)
+
+
+@entry
+def prepare_once(memories: Any) -> None:
+    """`prepare`, called from Python."""
+    prepare(memories[0])
+
+
+@routine
+def prepare(m: Any) -> None:
+    """Before the next choice: what both models say of every arm, and which arms foresight looks at."""
+    if m.unit == 0:
+        return
+    d, k = m.d[CURRENT], m.pulls.shape[0]
+    spread_levels(m)
+    weight = 1 / (1 + math.exp(SHARP * (BIAS - m.odds))) if d > 0 else 0.0
+    for arm in range(k):
+        prediction, variance, index = 0.0, 0.0, 0.0
+        if d > 0:
+            value, known, lasting = _predict(m, arm)
+            doubt = loading_variance(d, m.U[CURRENT, arm], m.z, m.P)
+            width = 1 + WIDTH * math.log(1 + m.t * doubt / (doubt + m.s2[CURRENT, arm]))
+            prediction = weight * value
+            variance = weight * (known + doubt)
+            index = weight * (value + math.sqrt(width * doubt + CURIOSITY * lasting))
+        if weight < 1:
+            value, known, bold = level_index(m, arm, m.t)
+            prediction += (1 - weight) * value
+            variance += (1 - weight) * known
+            index += (1 - weight) * bold
+        m.scores[arm, 0], m.scores[arm, 1], m.scores[arm, 2] = prediction, variance, index
+    if d > 0:
+        _shortlist(m, weight)
+    m.greedy = 0
+    for arm in range(1, k):
+        if m.scores[arm, 0] > m.scores[m.greedy, 0]:
+            m.greedy = arm
+    if m.again > 0:
+        if m.scores[m.tried, 2] > m.scores[m.greedy, 0] - PROMISING:
+            m.scores[m.tried, 2] += INSIST
+        else:
+            m.again = 0
+
+
+@routine
+def _shortlist(m: Any, weight: Any) -> None:
+    """Add to the best indices what the next round is worth after what this one teaches (knowledge.
+
+    Gradient).
+    """
+    d, k = m.d[CURRENT], m.pulls.shape[0]
+    n = min(LINES, k)
+    # The arms with the best index, by insertion.
+    for i in range(n):
+        m.lines[i] = -1
+    for arm in range(k):
+        place = n
+        while place > 0 and (m.lines[place - 1] < 0 or m.scores[m.lines[place - 1], 2] < m.scores[arm, 2]):
+            place -= 1
+        if place < n:
+            for i in range(n - 1, place, -1):
+                m.lines[i] = m.lines[i - 1]
+            m.lines[place] = arm
+    G, z, ahead, Pc = m.G[CURRENT], m.z, m.work_x[0], m.work_x[1]
+    zn = m.work_x[2]
+    for a in range(d):
+        total = 0.0
+        for b in range(d):
+            total += G[a, b] * z[b]
+        zn[a] = total
+    top = -math.inf
+    for i in range(n):
+        arm = m.lines[i]
+        level = m.mu[CURRENT, arm]
+        for a in range(d):
+            level += m.C[CURRENT, arm, a] * zn[a]
+        top = max(top, level)
+    for i in range(n):
+        arm = m.lines[i]
+        variance = 0.0
+        for a in range(d):
+            total = 0.0
+            for b in range(d):
+                total += m.P[a, b] * m.C[CURRENT, arm, b]
+            Pc[a] = total
+            variance += total * m.C[CURRENT, arm, a]
+        scale = 1 / math.sqrt(
+            variance + m.s2[CURRENT, arm] + loading_variance(d, m.U[CURRENT, arm], m.z, m.P)
+        )
+        for a in range(d):
+            total = 0.0
+            for b in range(d):
+                total += G[a, b] * Pc[b]
+            ahead[a] = total * scale
+        for j in range(n):
+            other = m.lines[j]
+            level, slope = m.mu[CURRENT, other], 0.0
+            for a in range(d):
+                level += m.C[CURRENT, other, a] * zn[a]
+                slope += m.C[CURRENT, other, a] * ahead[a]
+            m.work_line[0, j] = level
+            m.work_line[1, j] = slope
+        gain = expected_maximum(m.work_line[0, :n], m.work_line[1, :n], m.work_line[2, :n]) - top
+        m.scores[arm, 2] += weight * gain
+
+
+@routine
+def _predict(m: Any, arm: Any) -> Any:
+    """The mean and variance of an arm's c'z + μ, and how much of the latter is left one round on."""
+    d, c, z, P, G, ahead = m.d[CURRENT], m.C[CURRENT, arm], m.z, m.P, m.G[CURRENT], m.work_x[3]
+    prediction, variance, lasting = m.mu[CURRENT, arm], 0.0, 0.0
+    for a in range(d):
+        total, ahead[a] = 0.0, 0.0
+        for b in range(d):
+            total += P[a, b] * c[b]
+            ahead[a] += c[b] * G[b, a]
+        prediction += c[a] * z[a]
+        variance += c[a] * total
+    for a in range(d):
+        for b in range(d):
+            lasting += ahead[a] * P[a, b] * ahead[b]
+    return prediction, variance, lasting
+
+
+@jit
+def _score(memory: Any, arm: Any, key: Any, round: Any) -> Any:
+    m = memory
+    if m.unit == 0 or m.fitted == 0:  # no model yet: a few arms take turns, ties by chance
+        index = chance(m, arm, key, round) - m.pulls[arm]
+        if m.pulls[arm] == 0 and m.distinct >= OPENING:
+            index -= 1e9
+        return math.nan, math.nan, index
+    s = m.scores[arm]
+    return m.origin + m.unit * s[0], m.unit * math.sqrt(s[1]), s[2]
+
+
+@routine
+def observe_linear(m: Any, arm: Any, y: Any) -> Any:
+    """Correct state and arm by a reward; returns log-score and squared error over variance."""
+    d, c, z, P, K, U, u = (
+        m.d[CURRENT],
+        m.C[CURRENT, arm],
+        m.z,
+        m.P,
+        m.work_x[0],
+        m.U[CURRENT, arm],
+        m.work_x[1],
+    )
+    S, v = m.s2[CURRENT, arm], y - m.mu[CURRENT, arm]
+    for a in range(d):
+        total = 0.0
+        for b in range(d):
+            total += P[a, b] * c[b]
+        K[a] = total
+        S += c[a] * total
+        v -= c[a] * z[a]
+    S += loading_variance(d, U, z, P)
+    surprise = v * v / S
+    S = temper(v, S, m.reach)
+    score = -0.5 * (math.log(S) + v * v / S)
+    for a in range(d + 1):
+        total = U[a, d]
+        for b in range(d):
+            total += U[a, b] * z[b]
+        u[a] = total
+    for a in range(d + 1):
+        for b in range(d + 1):
+            U[a, b] -= u[a] * u[b] / S
+    for a in range(d):
+        c[a] += u[a] * v / S
+    m.mu[CURRENT, arm] += u[d] * v / S
+    for a in range(d):
+        z[a] += K[a] * v / S
+        for b in range(d):
+            P[a, b] -= K[a] * K[b] / S
+    return score, surprise
+
+
+@jit
+def _update(memory: Any, arm: Any, reward: Any) -> None:
+    m = memory
+    if m.held == 0:
+        m.origin = reward
+    if m.pulls[arm] == 1:
+        m.distinct += 1
+    y = reward - m.origin
+    _record(m, arm, y)
+    if m.unit == 0:
+        if y == 0:
+            return
+        m.unit = abs(y)
+        for i in range(m.held):  # all of them paid the same as the first until now
+            if m.arm[i] >= 0:
+                observe_level(m, m.arm[i], on_grid(m, m.origin + m.reward[i]), i)
+        return
+    if m.again > 0:
+        m.again -= 1
+    elif m.fitted > 0 and arm != m.greedy and m.pulls[arm] <= KNOWN_AFTER:
+        m.again, m.tried = REPEATS, arm
+    y = on_grid(m, reward)
+    plain = observe_level(m, arm, y, m.t - 1)
+    if m.d[CURRENT] > 0:
+        score, surprise = observe_linear(m, arm, y)
+        if not math.isnan(plain):
+            m.odds = FADE * m.odds + max(-MOST, min(MOST, score - plain))
+        propagate(m.d[CURRENT], m.G[CURRENT], m.Q[CURRENT], m.z, m.P, m.work_M)
+        _doubt(m, surprise)
+    prepare(m)
+
+
+@routine
+def _record(m: Any, arm: Any, y: Any) -> None:
+    """Write a round into the ring."""
+    W = m.arm.shape[0]
+    place = m.t % W
+    m.arm[place] = arm
+    m.reward[place] = y
+    m.t += 1
+    m.held = min(m.held + 1, W)
+
+
+@routine
+def _doubt(m: Any, surprise: Any) -> None:
+    """Watch the predictions: ask for a fit when they fail, forget the past when they were long trusted."""
+    m.surprise += (min(surprise, CAPPED) - m.surprise) / MEMORY
+    m.trusted = m.trusted + 1 if m.surprise < 0.75 * DOUBT or m.trusted > TRUSTED else 0
+    if m.surprise > DOUBT and m.t > m.fitted + max(3, min(m.held, 1000) // 20):
+        m.next = m.t
+        if m.trusted > TRUSTED and m.surprise > CHANGE:
+            m.trusted = 0
+            m.held = MEMORY
+            for i in range(MODELS):
+                m.d[i] = 0
+
+
+@jit
+def _skip(memory: Any, arm: Any) -> None:
+    m = memory
+    if m.held > 0:  # a gap: the filter predicts through, and so will fits
+        _record(m, -1, 0.0)
+    if m.d[CURRENT] > 0:
+        propagate(m.d[CURRENT], m.G[CURRENT], m.Q[CURRENT], m.z, m.P, m.work_M)
+    prepare(m)
+
+
+@jit
+def _due(memory: Any) -> Any:
+    return memory.t >= memory.next
+
+
+register_kernel("LearnedKalman", _score, _update, _skip, due=_due)
