@@ -175,7 +175,7 @@ WRONG = [
     ("rounds = 0 # here\nruns = 2\n" + SYSTEM + POLICY, ["rounds must be at least 1, got 0"]),
     ("# here\nruns = 2\n" + SYSTEM + POLICY, ["a study needs 'rounds'"]),
     (HEAD + "seed = -1 # here\n", ["seed must be at least 0, got -1"]),
-    (HEAD + "seed = 99999999999999999999 # here\n", ["seed must be at most", "got 99999999999999999999"]),
+    (HEAD + "seed = 99999999999999999999 # here\n", ["seed must be below", "got 99999999999999999999"]),
     (HEAD + "checkpoints = [5, 3] # here\n", ["checkpoints must rise"]),
     (HEAD + "checkpoints = 'all' # here\n", ["checkpoints must be a number or a list of rounds, got 'all'"]),
     (HEAD + "measures = ['regrets'] # here\n", ["got 'regrets'", "did you mean 'regret'?"]),

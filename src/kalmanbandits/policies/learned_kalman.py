@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from kalmanbandits.errors import whole
+from kalmanbandits.errors import InvalidArgument, whole
 from kalmanbandits.identification.arrays import Cells, Parameters, Workspace, workspace
 from kalmanbandits.identification.maximisation import LEAST_NOISE
 from kalmanbandits.identification.search import CURRENT, MODELS, Fits, Search
@@ -24,7 +24,7 @@ from kalmanbandits.policies.learned_kalman_kernel import (
     prepare_once,
     replay_levels,
 )
-from kalmanbandits.policies.spec import Memory, Policy, Range, check_arms
+from kalmanbandits.policies.spec import LARGEST, Memory, Policy, Range, check_arms
 
 # When to fit.
 FIRST = 7  # rounds before it, or two per opening arm
@@ -89,6 +89,12 @@ class LearnedKalman(Policy):
         window = whole("window", self.window, 64, "the rounds that a fit looks back on")
         dimensions = whole("dimensions", self.dimensions, 1, "the most that the hidden state may have")
         self._set(arms=check_arms(self.arms), window=window, dimensions=dimensions)
+        room = 8 * window * (dimensions**2 + 2 * dimensions + 5)  # bytes of the workspace of a fit
+        if room > LARGEST:
+            raise InvalidArgument(
+                "LearnedKalman must have a memory of at most 1 GiB, these parameters need "
+                f"{room / 2**30:,.1f} GiB for a fit ({self.advice()})"
+            )
 
     @property
     def scale_free(self) -> bool:
