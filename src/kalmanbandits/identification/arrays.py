@@ -63,6 +63,7 @@ class Workspace(NamedTuple):
     A: Array  # (k, D + 1, D + 1) sums of each arm's regression on (z, 1)
     b: Array  # (k, D + 1)
     yy: Array  # (k,)
+    free: Array  # (k,) degrees of freedom that are left of an arm's rewards
     S00: Array  # (D, D) sums of E zz' before a move, E z⁺z', E z⁺z⁺'
     S10: Array
     S11: Array
@@ -81,6 +82,6 @@ def workspace(cells: int, arms: int, D: int) -> Workspace:
     E = D + 1
     shapes: tuple[tuple[int, ...], ...] = (
         (cells, D), (cells, D, D), (cells, D), (cells,), (cells,), (cells,), (D,), (D, D),
-        (arms, E, E), (arms, E), (arms,), (D, D), (D, D), (D, D), (6, E, E), (6, E),
+        (arms, E, E), (arms, E), (arms,), (arms,), (D, D), (D, D), (D, D), (6, E, E), (6, E),
     )  # fmt: skip
     return Workspace(*(np.zeros(shape) for shape in shapes))

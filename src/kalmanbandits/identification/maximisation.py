@@ -112,24 +112,27 @@ def share_noise(p: Any, w: Any, d: Any) -> None:
     for arm in range(k):
         A, b, U = w.A[arm], w.b[arm], p.U[arm]
         count = A[d, d]
+        w.free[arm] = 0.0
         if count <= 0:
             continue
-        residual = w.yy[arm]
+        residual, fitted = w.yy[arm], 0.0
         for a in range(E):
             theta = p.C[arm, a] if a < d else p.mu[arm]
             residual -= 2 * theta * b[a]
             for c in range(E):
                 other = p.C[arm, c] if c < d else p.mu[arm]
-                residual += A[a, c] * (theta * other + U[a, c])
+                residual += A[a, c] * theta * other
+                fitted += A[a, c] * U[a, c]
         w.yy[arm] = max(residual, 0.0)
-        known = count / (count + LIKE_OTHERS)
+        free = max(count - fitted / p.s2[arm], 0.0)
+        w.free[arm] = free
+        known = free / (free + LIKE_OTHERS)
         pooled += known * math.log(max(w.yy[arm] / count, LEAST_NOISE))
         weight += known
     common = math.exp(pooled / max(weight, 1e-9))
     for arm in range(k):
-        count = w.A[arm, d, d]
-        squares = w.yy[arm] if count > 0 else 0.0
-        p.s2[arm] = max((squares + LIKE_OTHERS * common) / (count + LIKE_OTHERS), LEAST_NOISE)
+        squares = w.yy[arm] if w.A[arm, d, d] > 0 else 0.0
+        p.s2[arm] = max((squares + LIKE_OTHERS * common) / (w.A[arm, d, d] + LIKE_OTHERS), LEAST_NOISE)
 
 
 @routine
