@@ -33,7 +33,7 @@ from kalmanbandits.identification.smoothing import run_filter, smooth
 
 # Priors, as pseudo-observations in units of standardised rewards and states.
 SHRINK_GAMMA = 0.1  # moves to z = 0
-MOVES_Q, SQUARES_Q = 1.0, 0.01
+MOVES_Q, SQUARES_Q = 1.0, 0.5
 ARMS_LIKE = 1.0  # arms that the first guess of a prior counts for
 GUESS = 0.5  # of the variance of loadings (of an arm together) and of levels
 LIKE_OTHERS = 4.0  # rounds for which an arm's noise is taken to be that of all

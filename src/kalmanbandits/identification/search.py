@@ -29,7 +29,7 @@ SPARE = 3  # where a step keeps the plain one
 MODELS = 4
 
 RESTART, KEY = np.uint64(5), np.uint64(0)  # the purpose and key of the numbers that models begin with
-RECENT = 1200  # rounds that challengers grow up on, or 120 per arm
+RECENT = 2400  # rounds that challengers grow up on
 MARGIN = 0.1  # by which a challenger must win: more than rounding errors and unfinished steps can do
 PATIENCE = 50  # steps at its present pace within which a challenger must catch up
 STEPS = 50  # of one model in one search, at most
@@ -90,7 +90,7 @@ def draw_model(fits: Fits, i: int, d: int, spread: Array, mean: Array, kept: int
     numbers = np.empty(2 * fresh + arms * fresh + 1)
     normals(numbers, KEY, RESTART, int(fits.count[0]))
     fits.count[0] += numbers.size
-    noise = 0.5 if kept else _uniform(numbers[-1]) ** 2
+    noise = 0.5 if kept else 0.25 * _uniform(numbers[-1])
     p.G[kept:] = p.G[:, kept:] = p.Q[kept:] = p.Q[:, kept:] = 0
     p.C[:, kept:] = 0
     for a in range(kept, d, 2):
@@ -142,7 +142,7 @@ class Search:
     def __init__(self, fits: Fits, cells: Cells, w: Workspace, largest: int, work: float) -> None:
         self.fits, self.cells, self.w, self.largest, self.work = fits, cells, w, largest, work
         self.n = len(cells.y)
-        self.first = max(0, self.n - max(RECENT, RECENT // 10 * min(fits.arms, 20)))
+        self.first = max(0, self.n - RECENT)
         later = slice(self.first, None)
         self.recent = Cells(cells.arm[later], cells.y[later], cells.moves[later], cells.reach)
         self.count, self.mean, self.spread = moments(cells, fits.arms)
@@ -208,10 +208,10 @@ class Search:
         elif turn % 2 and d < self.largest:
             for target, source in zip(fits.models[i], fits.models[CURRENT], strict=True):
                 target[...] = source
-            grown = min(d + 1 + int(fits.count[0]) % 2, self.largest)
+            grown = min(d + 1 + (turn % 3 > 0), self.largest)
             draw_model(fits, i, grown, self.spread, self.mean, kept=d)
         else:
-            size = 1 + int(fits.count[0] // 3) % min(self.largest, d + 1)
+            size = 1 + int(fits.count[0] // 3) % min(self.largest, d + 2)
             draw_model(fits, i, size, self.spread, self.mean)
 
     def begin_from_correlations(self, i: int, d: int) -> None:
