@@ -50,6 +50,9 @@ def maximise(d: Any, p: Any, w: Any, moved: Any) -> None:
         regress_states(d, p, w, moved)
     for arm in range(p.C.shape[0]):
         regress_arm(d, p, w, arm)
+    if w.alike:
+        pool_noise(d, p, w)
+        return
     share_noise(p, w, d)
     if d > 0:
         normalise(d, p, w, moved)
@@ -130,6 +133,49 @@ def share_noise(p: Any, w: Any, d: Any) -> None:
         count = w.A[arm, d, d]
         squares = w.yy[arm] if count > 0 else 0.0
         p.s2[arm] = max((squares + LIKE_OTHERS * common) / (count + LIKE_OTHERS), LEAST_NOISE)
+
+
+@routine
+def pool_noise(d: Any, p: Any, w: Any) -> None:
+    """One σ² for all arms, whose (c_a, μ_a) are points: the mean of the expected squared residuals."""
+    squares, count = 0.0, 0.0
+    for arm in range(p.C.shape[0]):
+        for a in range(d + 1):
+            for b in range(d + 1):
+                p.U[arm, a, b] = 0.0
+    share_noise(p, w, d)
+    for arm in range(p.C.shape[0]):
+        if w.A[arm, d, d] > 0:
+            squares += w.yy[arm]
+            count += w.A[arm, d, d]
+    for arm in range(p.C.shape[0]):
+        p.s2[arm] = max(squares / count, LEAST_NOISE)
+
+
+@routine
+def log_prior(d: Any, p: Any, w: Any) -> Any:
+    """Of Γ, Q, c_a and μ_a, but for a constant: the one that `regress_states` and `regress_arm` go by."""
+    inverse = w.M[0]
+    total = -0.5 * MOVES_Q * invert(p.Q, w.M[1], w.r[0], inverse, d)
+    for a in range(d):
+        total -= 0.5 * SQUARES_Q * inverse[a, a]
+        for b in range(d):
+            for j in range(d):
+                total -= 0.5 * SHRINK_GAMMA * inverse[a, b] * p.G[a, j] * p.G[b, j]
+    for arm in range(p.C.shape[0]):
+        for a in range(d):
+            total -= 0.5 * p.C[arm, a] ** 2 / p.prior[arm, 0]
+        total -= 0.5 * (p.mu[arm] - p.prior[arm, 1]) ** 2 / p.prior[arm, 2]
+    return total
+
+
+@routine
+def objective(d: Any, p: Any, cells: Any, n: Any, w: Any) -> Any:
+    """What steps are to raise: the log-likelihood, and the log-prior where that stays the same."""
+    value = run_filter(d, p, cells, n, w)
+    if w.alike:
+        value += log_prior(d, p, w)
+    return value
 
 
 @routine
@@ -248,11 +294,11 @@ def step(d: Any, p: Any, cells: Any, n: Any, w: Any, spare: Any, state: Any) -> 
     taken back from `spare` and ε is 1 (Salakhutdinov and Roweis, "Adaptive overrelaxed bound optimization
     methods", 2003).
     """
-    likelihood = run_filter(d, p, cells, n, w)
+    likelihood = objective(d, p, cells, n, w)
     if state[0] > 1 and not likelihood >= state[1]:
         copy_parameters(spare, p)
         state[0] = 1.0
-        likelihood = run_filter(d, p, cells, n, w)
+        likelihood = objective(d, p, cells, n, w)
     state[1] = likelihood
     copy_parameters(p, spare)
     maximise(d, p, w, smooth(d, p, cells, n, w))
