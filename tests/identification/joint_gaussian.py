@@ -44,8 +44,10 @@ def table_cells(table: np.ndarray, reach: float = 0.0) -> Cells:
     return Cells(np.array(arm), np.array(y), np.array(moves), reach)
 
 
-def room(cells: Cells) -> Workspace:
-    return workspace(len(cells.y), ARMS, D)
+def room(cells: Cells, alike: bool = False) -> Workspace:
+    """Room for an E-step, its filtered states counted by rows."""
+    rows = int(cells.moves[:-1].sum()) + 1
+    return workspace(len(cells.y), ARMS, D, rows, alike)
 
 
 class Posterior(NamedTuple):
