@@ -84,6 +84,20 @@ class TableFit:
 def fit_table(replay: Replay, dimensions: int = 8) -> TableFit:
     """The system, of at most so many dimensions, that explains a table best.
 
+    Parameters
+    ----------
+    replay : Replay
+        The table (T, k), at least three rows of it; any cells may be missing.
+    dimensions : int
+        The most dimensions that are tried; no more than one per ten rows.
+
+    Returns
+    -------
+    TableFit
+        The system of the deviations from each arm's level, the levels, and how much it explains.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> z = [0.0]
     >>> for shock in rng.standard_normal(999):
