@@ -120,17 +120,19 @@ def fit_table(replay: Replay, dimensions: int = 8) -> TableFit:
     y = (replay.table - centre) / unit
     some = _search(y[-CHOOSING_ROWS:], max(1, min(dimensions, T // 10)))
     criterion = _choose_dimension(some)
-    search, d = _search(y, some.largest), int(some.fits.d[CURRENT])
-    search.fits.models[CURRENT], search.fits.d[CURRENT] = some.fits.models[CURRENT], d
-    _settle(search, CURRENT, max(LEAST_STEPS, min(MOST_STEPS, WORK // y.size)))
+    d = int(some.fits.d[CURRENT])
+    search = _search(y, d)  # of that size alone: the room of a long table is large
     p, w = search.fits.models[CURRENT], search.w
+    for target, source in zip(p, some.fits.models[CURRENT], strict=True):
+        target[...] = source[tuple(map(slice, target.shape))]
+    search.fits.d[CURRENT] = d
+    _settle(search, CURRENT, max(LEAST_STEPS, min(MOST_STEPS, WORK // y.size)))
     filter_cells(d, p, search.cells, search.n, w)
-    G, C, Q = p.G[:d, :d], p.C[:, :d], p.Q[:d, :d]
     errors = y - p.mu
-    errors[1:] -= w.z[: T - 1, :d] @ G.T @ C.T
+    errors[1:] -= w.z[:-1] @ p.G.T @ p.C.T
     squares = np.maximum(np.nansum((y - p.mu) ** 2, axis=0), 1e-300)
     explained = 1 - np.nansum(errors**2, axis=0) / squares
-    system = _with_unit_states(G, unit * C, Q, unit**2 * float(p.s2[0]))
+    system = _with_unit_states(p.G, unit * p.C, p.Q, unit**2 * float(p.s2[0]))
     return TableFit(system, centre + unit * p.mu, explained, criterion, T)
 
 
