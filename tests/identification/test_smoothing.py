@@ -51,6 +51,7 @@ def test_the_cells_of_a_table(seed, rows, missing):
     cells = cells_of(table)
     for one, other in zip(cells[:3], table_cells(table)[:3], strict=True):
         np.testing.assert_array_equal(one, other)
+        assert one.flags.c_contiguous  # or tables would need machine code of their own
     check(drawn_model(seed), cells)
     check(drawn_model(seed), cells, alike=True)
 

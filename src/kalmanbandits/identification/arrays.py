@@ -95,7 +95,7 @@ def cells_of(table: Array) -> Cells:
     present = ~np.isnan(table)
     held = present.copy()
     held[~present.any(axis=1), 0] = True
-    row, arm = np.nonzero(held)
+    row, arm = (place.copy() for place in np.nonzero(held))  # contiguous, as a bandit's: one machine code
     y, nothing = table[row, arm], ~present[row, arm]
     arm[nothing], y[nothing] = -1, 0.0
     moves = np.append(np.diff(row), 1)
