@@ -44,8 +44,10 @@ def table_cells(table: np.ndarray, reach: float = 0.0) -> Cells:
     return Cells(np.array(arm), np.array(y), np.array(moves), reach)
 
 
-def room(cells: Cells) -> Workspace:
-    return workspace(len(cells.y), ARMS, D)
+def room(cells: Cells, alike: bool = False) -> Workspace:
+    """Room for an E-step, its filtered states counted by rows."""
+    rows = int(cells.moves[:-1].sum()) + 1
+    return workspace(len(cells.y), ARMS, D, rows, alike)
 
 
 class Posterior(NamedTuple):
@@ -59,9 +61,16 @@ class Posterior(NamedTuple):
     next_covariance: np.ndarray
 
 
-def condition(p: Parameters, cells: Cells) -> Posterior:
-    """Everything that the E-step computes, by conditioning the joint Gaussian on the rewards."""
+def condition(
+    p: Parameters, cells: Cells, extra: np.ndarray | None = None, weight: np.ndarray | None = None
+) -> Posterior:
+    """Everything that the E-step computes, by conditioning the joint Gaussian on the rewards.
+
+    `extra` (n,) is added to the noise's variance of each cell; `weight` (n,) is what it counts in A and b.
+    """
     n = len(cells.y)
+    extra = np.zeros(n) if extra is None else extra
+    weight = np.ones(n) if weight is None else weight
     row = np.concatenate([[0], np.cumsum(cells.moves)])  # the state of each cell, and the one after all
     states = row[-1] + 1
     prior = np.zeros((states, D, states, D))
@@ -77,7 +86,7 @@ def condition(p: Parameters, cells: Cells) -> Posterior:
     H = np.zeros((len(paid), states, D))
     H[np.arange(len(paid)), row[paid]] = p.C[cells.arm[paid]]
     H = H.reshape(len(paid), states * D)
-    S = H @ prior @ H.T + np.diag(p.s2[cells.arm[paid]])
+    S = H @ prior @ H.T + np.diag(p.s2[cells.arm[paid]] + extra[paid])
     v = cells.y[paid] - p.mu[cells.arm[paid]]
     gain = np.linalg.solve(S, H @ prior).T
     mean = (gain @ v).reshape(states, D)
@@ -88,11 +97,11 @@ def condition(p: Parameters, cells: Cells) -> Posterior:
     A, b = np.zeros((ARMS, D + 1, D + 1)), np.zeros((ARMS, D + 1))
     for t in paid:
         arm, s = cells.arm[t], row[t]
-        A[arm, :D, :D] += square[s]
-        A[arm, :D, D] += mean[s]
-        A[arm, D, :D] += mean[s]
-        A[arm, D, D] += 1
-        b[arm] += cells.y[t] * np.append(mean[s], 1.0)
+        A[arm, :D, :D] += weight[t] * square[s]
+        A[arm, :D, D] += weight[t] * mean[s]
+        A[arm, D, :D] += weight[t] * mean[s]
+        A[arm, D, D] += weight[t]
+        b[arm] += weight[t] * cells.y[t] * np.append(mean[s], 1.0)
     zero = np.zeros((D, D))
     return Posterior(
         float(-0.5 * (np.linalg.slogdet(S)[1] + v @ np.linalg.solve(S, v))),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from joint_gaussian import ARMS, D, bandit_cells, condition, drawn_model, room, table_cells
 
 from kalmanbandits.compilation import entry
-from kalmanbandits.identification.arrays import Cells
+from kalmanbandits.identification.arrays import Cells, cells_of
 from kalmanbandits.identification.smoothing import OUTLIER, filter_cells, run_filter, smooth
 
 FAR = 1e9  # a reach beyond every reward: nothing is an outlier
@@ -21,8 +21,8 @@ def e_step(d, p, cells, n, w):
     return likelihood, smooth(d, p, cells, n, w)
 
 
-def check(p, cells):
-    w, truth = room(cells), condition(p, cells)
+def check(p, cells, alike=False):
+    w, truth = room(cells, alike), condition(p, cells)
     likelihood, moved = e_step(D, p, cells, len(cells.y), w)
     assert likelihood == pytest.approx(truth.log_likelihood, rel=1e-9, abs=1e-9)
     assert moved == cells.moves[:-1].sum()
@@ -48,7 +48,18 @@ def test_the_cells_of_a_table(seed, rows, missing):
     rng = np.random.default_rng(seed)
     table = rng.standard_normal((rows, ARMS))
     table[rng.random(table.shape) < missing] = np.nan
-    check(drawn_model(seed), table_cells(table, FAR))
+    cells = cells_of(table)
+    for one, other in zip(cells[:3], table_cells(table)[:3], strict=True):
+        np.testing.assert_array_equal(one, other)
+        assert one.flags.c_contiguous  # or tables would need machine code of their own
+    check(drawn_model(seed), cells)
+    check(drawn_model(seed), cells, alike=True)
+
+
+def test_where_arms_are_points_their_uncertainty_is_not_read():
+    p, cells = drawn_model(6), bandit_cells(9, 6, 0.2, FAR)
+    p.U[:] = np.nan
+    check(p, cells, alike=True)
 
 
 def test_a_bandits_history_is_a_table_with_one_reward_per_row():

@@ -52,8 +52,8 @@ class Parameters(NamedTuple):
 class Workspace(NamedTuple):
     """Room for one E-step and M-step; everything in it is written before it is read."""
 
-    z: Array  # (n, D) filtered means
-    F: Array  # (n, D, D) filtered covariances
+    z: Array  # (rows, D) filtered means, after the last cell of each row
+    F: Array  # (rows, D, D) filtered covariances
     K: Array  # (n, D) gains
     v: Array  # (n,) innovations
     S: Array  # (n,) their variances
@@ -63,12 +63,12 @@ class Workspace(NamedTuple):
     A: Array  # (k, D + 1, D + 1) sums of each arm's regression on (z, 1)
     b: Array  # (k, D + 1)
     yy: Array  # (k,)
-    free: Array  # (k,) degrees of freedom that are left of an arm's rewards
     S00: Array  # (D, D) sums of E zz' before a move, E z⁺z', E z⁺z⁺'
     S10: Array
     S11: Array
     M: Array  # (6, D + 1, D + 1) scratch
     r: Array  # (6, D + 1) scratch
+    alike: int  # 1: all arms have one noise, (c_a, μ_a) are points, and their priors stay as they are
 
 
 def parameters(arms: int, D: int) -> Parameters:
@@ -77,11 +77,26 @@ def parameters(arms: int, D: int) -> Parameters:
     return Parameters(*(np.zeros(shape) for shape in shapes))
 
 
-def workspace(cells: int, arms: int, D: int) -> Workspace:
-    """Room for a fit of so many cells."""
-    E = D + 1
+def workspace(cells: int, arms: int, D: int, rows: int | None = None, alike: bool = False) -> Workspace:
+    """Room for a fit of so many cells, in so many rows (as many, unless said otherwise)."""
+    E, rows = D + 1, cells if rows is None else rows
     shapes: tuple[tuple[int, ...], ...] = (
-        (cells, D), (cells, D, D), (cells, D), (cells,), (cells,), (cells,), (D,), (D, D),
-        (arms, E, E), (arms, E), (arms,), (arms,), (D, D), (D, D), (D, D), (6, E, E), (6, E),
+        (rows, D), (rows, D, D), (cells, D), (cells,), (cells,), (cells,), (D,), (D, D),
+        (arms, E, E), (arms, E), (arms,), (D, D), (D, D), (D, D), (6, E, E), (6, E),
     )  # fmt: skip
-    return Workspace(*(np.zeros(shape) for shape in shapes))
+    return Workspace._make((*(np.zeros(shape) for shape in shapes), int(alike)))
+
+
+def cells_of(table: Array) -> Cells:
+    """The rewards of a table (T, k), NaN where none came; a row without any is one cell without an arm.
+
+    Nothing in it is an outlier.
+    """
+    present = ~np.isnan(table)
+    held = present.copy()
+    held[~present.any(axis=1), 0] = True
+    row, arm = (place.copy() for place in np.nonzero(held))  # contiguous, as a bandit's: one machine code
+    y, nothing = table[row, arm], ~present[row, arm]
+    arm[nothing], y[nothing] = -1, 0.0
+    moves = np.append(np.diff(row), 1)
+    return Cells(arm, y, moves, np.inf)

@@ -50,6 +50,9 @@ def maximise(d: Any, p: Any, w: Any, moved: Any) -> None:
         regress_states(d, p, w, moved)
     for arm in range(p.C.shape[0]):
         regress_arm(d, p, w, arm)
+    if w.alike:
+        pool_noise(d, p, w)
+        return
     share_noise(p, w, d)
     if d > 0:
         normalise(d, p, w, moved)
@@ -106,13 +109,17 @@ def regress_arm(d: Any, p: Any, w: Any, arm: Any) -> None:
 
 @routine
 def share_noise(p: Any, w: Any, d: Any) -> None:
-    """σ²_a: expected squared residuals (left in `w.yy`), shrunk towards the geometric mean over arms."""
+    """σ²_a: expected squared residuals (left in `w.yy`), shrunk towards the geometric mean over arms.
+
+    An arm counts in that mean by the degrees of freedom which its regression leaves. The variance of its
+    loadings is no part of the noise here, though it is in the E-step: with as many loadings as rewards, it
+    would be all of it, and loadings that are taken for noise shrink and are more so in the next step.
+    """
     k, E = p.C.shape[0], d + 1
     pooled, weight = 0.0, 0.0
     for arm in range(k):
         A, b, U = w.A[arm], w.b[arm], p.U[arm]
         count = A[d, d]
-        w.free[arm] = 0.0
         if count <= 0:
             continue
         residual, fitted = w.yy[arm], 0.0
@@ -125,7 +132,6 @@ def share_noise(p: Any, w: Any, d: Any) -> None:
                 fitted += A[a, c] * U[a, c]
         w.yy[arm] = max(residual, 0.0)
         free = max(count - fitted / p.s2[arm], 0.0)
-        w.free[arm] = free
         known = free / (free + LIKE_OTHERS)
         pooled += known * math.log(max(w.yy[arm] / count, LEAST_NOISE))
         weight += known
@@ -133,6 +139,49 @@ def share_noise(p: Any, w: Any, d: Any) -> None:
     for arm in range(k):
         squares = w.yy[arm] if w.A[arm, d, d] > 0 else 0.0
         p.s2[arm] = max((squares + LIKE_OTHERS * common) / (w.A[arm, d, d] + LIKE_OTHERS), LEAST_NOISE)
+
+
+@routine
+def pool_noise(d: Any, p: Any, w: Any) -> None:
+    """One σ² for all arms, whose (c_a, μ_a) are points: the mean of the expected squared residuals."""
+    squares, count = 0.0, 0.0
+    for arm in range(p.C.shape[0]):
+        for a in range(d + 1):
+            for b in range(d + 1):
+                p.U[arm, a, b] = 0.0
+    share_noise(p, w, d)
+    for arm in range(p.C.shape[0]):
+        if w.A[arm, d, d] > 0:
+            squares += w.yy[arm]
+            count += w.A[arm, d, d]
+    for arm in range(p.C.shape[0]):
+        p.s2[arm] = max(squares / count, LEAST_NOISE)
+
+
+@routine
+def log_prior(d: Any, p: Any, w: Any) -> Any:
+    """Of Γ, Q, c_a and μ_a, but for a constant: the one that `regress_states` and `regress_arm` go by."""
+    inverse = w.M[0]
+    total = -0.5 * MOVES_Q * invert(p.Q, w.M[1], w.r[0], inverse, d)
+    for a in range(d):
+        total -= 0.5 * SQUARES_Q * inverse[a, a]
+        for b in range(d):
+            for j in range(d):
+                total -= 0.5 * SHRINK_GAMMA * inverse[a, b] * p.G[a, j] * p.G[b, j]
+    for arm in range(p.C.shape[0]):
+        for a in range(d):
+            total -= 0.5 * p.C[arm, a] ** 2 / p.prior[arm, 0]
+        total -= 0.5 * (p.mu[arm] - p.prior[arm, 1]) ** 2 / p.prior[arm, 2]
+    return total
+
+
+@routine
+def objective(d: Any, p: Any, cells: Any, n: Any, w: Any) -> Any:
+    """What steps are to raise: the log-likelihood, and the log-prior where that stays the same."""
+    value = run_filter(d, p, cells, n, w)
+    if w.alike:
+        value += log_prior(d, p, w)
+    return value
 
 
 @routine
@@ -251,11 +300,11 @@ def step(d: Any, p: Any, cells: Any, n: Any, w: Any, spare: Any, state: Any) -> 
     taken back from `spare` and ε is 1 (Salakhutdinov and Roweis, "Adaptive overrelaxed bound optimization
     methods", 2003).
     """
-    likelihood = run_filter(d, p, cells, n, w)
+    likelihood = objective(d, p, cells, n, w)
     if state[0] > 1 and not likelihood >= state[1]:
         copy_parameters(spare, p)
         state[0] = 1.0
-        likelihood = run_filter(d, p, cells, n, w)
+        likelihood = objective(d, p, cells, n, w)
     state[1] = likelihood
     copy_parameters(p, spare)
     maximise(d, p, w, smooth(d, p, cells, n, w))

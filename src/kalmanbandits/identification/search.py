@@ -136,11 +136,15 @@ class Search:
     """One search: improve the current model and its challengers; the best becomes the current one.
 
     `work` bounds the time, in units of `cost` times rounds. Challengers grow up on the last cells only, and
-    have to prove themselves on all before they take over.
+    have to prove themselves on all before they take over. `price` is that of a parameter, in log-likelihood:
+    Akaike's 1, or ½ log n for Schwarz's criterion.
     """
 
-    def __init__(self, fits: Fits, cells: Cells, w: Workspace, largest: int, work: float) -> None:
+    def __init__(
+        self, fits: Fits, cells: Cells, w: Workspace, largest: int, work: float, price: float = 1.0
+    ) -> None:
         self.fits, self.cells, self.w, self.largest, self.work = fits, cells, w, largest, work
+        self.price = price
         self.n = len(cells.y)
         self.first = max(0, self.n - RECENT)
         later = slice(self.first, None)
@@ -163,7 +167,7 @@ class Search:
         """The penalised likelihood of model `i`."""
         d = int(self.fits.d[i])
         likelihood = filter_cells(d, self.fits.models[i], cells, len(cells.y), self.w)
-        return float(likelihood) - penalty(d, counts_of(cells, self.fits.arms))
+        return float(likelihood) - self.price * penalty(d, counts_of(cells, self.fits.arms))
 
     def polish(self, i: int, cells: Cells, work: float, most: int = STEPS) -> float:
         """Improve model `i`; returns what a step gained."""
@@ -172,7 +176,7 @@ class Search:
         steps = max(1, min(most, int(work / (cost(d) * n))))
         models = fits.models
         start, last = improve(d, models[i], cells, n, self.w, models[SPARE], fits.state[i], steps)
-        fits.value[i] = last - penalty(d, counts_of(cells, fits.arms))
+        fits.value[i] = last - self.price * penalty(d, counts_of(cells, fits.arms))
         return float(last - start) / steps
 
     def challenge(self, i: int, work: float) -> None:

@@ -91,8 +91,9 @@ def run_filter(d: Any, p: Any, cells: Any, n: Any, w: Any) -> Any:
         for b in range(d):
             P[a, b] = 0.0
         P[a, a] = 1.0
+    row = 0
     for t in range(n):
-        arm, K, F = cells.arm[t], w.K[t], w.F[t]
+        arm, K = cells.arm[t], w.K[t]
         if arm < 0:
             w.S[t], w.v[t], w.weight[t] = NOTHING, 0.0, 0.0
             for a in range(d):
@@ -107,7 +108,9 @@ def run_filter(d: Any, p: Any, cells: Any, n: Any, w: Any) -> Any:
                 K[a] = total
                 S += c[a] * total
                 v -= c[a] * z[a]
-            plain = S + p.s2[arm] + loading_variance(d, p.U[arm], z, P)
+            plain = S + p.s2[arm]
+            if not w.alike:
+                plain += loading_variance(d, p.U[arm], z, P)
             S = temper(v, plain, cells.reach)
             w.S[t], w.v[t], w.weight[t] = S, v, plain / S
             likelihood -= 0.5 * (math.log(S) + v * v / S)
@@ -118,10 +121,13 @@ def run_filter(d: Any, p: Any, cells: Any, n: Any, w: Any) -> Any:
                 for b in range(a + 1):
                     P[a, b] -= K[a] * K[b] * S
                     P[b, a] = P[a, b]
-        for a in range(d):
-            w.z[t, a] = z[a]
-            for b in range(d):
-                F[a, b] = P[a, b]
+        if cells.moves[t] or t == n - 1:
+            F = w.F[row]
+            for a in range(d):
+                w.z[row, a] = z[a]
+                for b in range(d):
+                    F[a, b] = P[a, b]
+            row += 1
         if cells.moves[t]:
             propagate(d, p.G, p.Q, z, P, T)
     return likelihood
@@ -137,8 +143,10 @@ def smooth(d: Any, p: Any, cells: Any, n: Any, w: Any) -> Any:
     cross = w.S10
     for a in range(d):
         r[a] = 0.0
+        g[a] = 0.0
         for b in range(d):
             N[a, b] = 0.0
+            B[a, b] = 0.0
             w.S00[a, b] = 0.0
             w.S11[a, b] = 0.0
             cross[a, b] = 0.0
@@ -148,9 +156,11 @@ def smooth(d: Any, p: Any, cells: Any, n: Any, w: Any) -> Any:
             w.b[arm, a] = 0.0
             for b in range(d + 1):
                 w.A[arm, a, b] = 0.0
-    moved = 0
+    moved, row = 0, 0
+    for t in range(n - 1):
+        row += cells.moves[t]
     for t in range(n - 1, -1, -1):
-        arm, K, F, S, v = cells.arm[t], w.K[t], w.F[t], w.S[t], w.v[t]
+        arm, K, F, S, v = cells.arm[t], w.K[t], w.F[row], w.S[t], w.v[t]
         moves = cells.moves[t] and t < n - 1  # what comes after the last cell is nobody's business
         if moves:
             for a in range(d):
@@ -166,24 +176,20 @@ def smooth(d: Any, p: Any, cells: Any, n: Any, w: Any) -> Any:
                         total += G[j, a] * NG[j, b]
                     B[a, b] = total
                     B[b, a] = total
-        else:
+        if moves or t == n - 1:  # the other cells of a row have the state of its last one
             for a in range(d):
-                g[a] = r[a]
+                total = w.z[row, a]
                 for b in range(d):
-                    B[a, b] = N[a, b]
-        for a in range(d):
-            total = w.z[t, a]
-            for b in range(d):
-                total += F[a, b] * g[b]
-            z[a] = total
-        product(d, B, F, X)
-        for a in range(d):
-            for b in range(a + 1):
-                total = F[a, b] + z[a] * z[b]
-                for j in range(d):
-                    total -= F[a, j] * X[j, b]
-                V[a, b] = total
-                V[b, a] = total
+                    total += F[a, b] * g[b]
+                z[a] = total
+            product(d, B, F, X)
+            for a in range(d):
+                for b in range(a + 1):
+                    total = F[a, b] + z[a] * z[b]
+                    for j in range(d):
+                        total -= F[a, j] * X[j, b]
+                    V[a, b] = total
+                    V[b, a] = total
         if moves:
             moved += 1
             product(d, NG, F, X)
@@ -192,6 +198,8 @@ def smooth(d: Any, p: Any, cells: Any, n: Any, w: Any) -> Any:
                     w.S00[a, b] += V[a, b]
                     w.S11[a, b] += last[a, b]
                     cross[a, b] += r[a] * z[b] - X[a, b]
+                    N[a, b] = B[a, b]
+                r[a] = g[a]
         if arm >= 0:
             weight, A = w.weight[t], w.A[arm]
             y = cells.y[t]
@@ -206,23 +214,19 @@ def smooth(d: Any, p: Any, cells: Any, n: Any, w: Any) -> Any:
             c = p.C[arm]
             Kg, KBK = 0.0, 0.0
             for a in range(d):
-                Kg += K[a] * g[a]
+                Kg += K[a] * r[a]
                 total = 0.0
                 for b in range(d):
-                    total += B[a, b] * K[b]
+                    total += N[a, b] * K[b]
                 after[a] = total
                 KBK += K[a] * total
             for a in range(d):
-                r[a] = g[a] + c[a] * (v / S - Kg)
+                r[a] += c[a] * (v / S - Kg)
                 for b in range(a + 1):
-                    N[a, b] = B[a, b] - after[a] * c[b] - c[a] * after[b] + c[a] * c[b] * (KBK + 1 / S)
+                    N[a, b] = N[a, b] - after[a] * c[b] - c[a] * after[b] + c[a] * c[b] * (KBK + 1 / S)
                     N[b, a] = N[a, b]
-        else:
-            for a in range(d):
-                r[a] = g[a]
-                for b in range(d):
-                    N[a, b] = B[a, b]
         if t > 0 and cells.moves[t - 1]:
+            row -= 1
             for a in range(d):
                 for b in range(d):
                     last[a, b] = V[a, b]

@@ -1,38 +1,45 @@
-"""Identifying a linear Gaussian system from a table of rewards, by expectation–maximisation.
+"""Identifying a linear Gaussian system from a table of rewards.
 
-Where `expectation_maximisation` sees one arm a round, here a row may hold any of its cells. The fit begins
-with the realisation that the table's autocovariances give (Ho and Kalman 1966; Akaike 1974),
-
-    Λ_l = E y_{t+l} y_t' = C Γ^l M,   H = (Λ_{i+j−1}) = UΣV',   observability O = UΣ^½,   Γ = O↑⁺O↓
-
-is improved step by step, and the dimension is the one with the best Bayesian information criterion. Rewards
-are fitted in units of their standard deviation; states are turned so that their mean square is the identity.
-
-Shumway and Stoffer, "An approach to time series smoothing and forecasting using the EM algorithm", 1982.
+A table is a history of cells, of which a row may hold any number, so E-step, M-step, the start from
+correlations and model choice are those of `LearnedKalman`. Three things differ. The system to be found has
+one noise for all arms. Every dimension is tried, the smallest first, each begun from the table's
+correlations. And with so many rewards the truth is taken to be among them, so that the dimension is the one
+with the best Bayesian information criterion (Schwarz 1978). Rewards are fitted in units of their standard
+deviation.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from kalmanbandits.errors import Array, InvalidArgument, InvalidType, whole
-from kalmanbandits.identification.table_filter import filter_rows, smooth_rows
+from kalmanbandits.identification.arrays import cells_of, parameters, workspace
+from kalmanbandits.identification.search import (
+    CORRELATED,
+    CURRENT,
+    MODELS,
+    Fits,
+    Search,
+    begin_priors,
+    swap_models,
+)
+from kalmanbandits.identification.smoothing import filter_cells
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
-from kalmanbandits.systems.properties import spectral_radius
+from kalmanbandits.systems.properties import lyapunov, spectral_radius
 from kalmanbandits.systems.replay import Replay
 
+UNBOUNDED = 1e30  # work: steps are counted
 FEWEST = 3  # rows: two differences
 CHOOSING_ROWS = 4000  # the last ones, on which the dimension is chosen
 CHOOSING_STEPS = 40
 LEAST_STEPS, MOST_STEPS, WORK = 30, 300, 10_000_000  # steps of the last fit; their number times cells
-ENOUGH = 1e-6  # log-likelihood a row and step: less than this is no progress
+STEPS = 10  # between two looks at the progress
+ENOUGH = 0.01  # log-likelihood per step: less than this is no progress
+NOT_WORTH_IT = 3  # dimensions in a row that are none the better, after which no more are tried
 LARGEST_RADIUS = 0.9995  # beyond it a table cannot tell a slow return from none
-LEAST_NOISE = 1e-6  # as a share of the rewards' variance
-HANKEL = 120  # rows and columns, about, of the matrix of autocovariances
 
 
 @dataclass(frozen=True)
@@ -74,22 +81,23 @@ class TableFit:
         )
 
 
-@dataclass
-class _Model:
-    G: Array
-    C: Array
-    mu: Array
-    Q: Array
-    s2: float
-
-    @property
-    def d(self) -> int:
-        return len(self.G)
-
-
 def fit_table(replay: Replay, dimensions: int = 8) -> TableFit:
     """The system, of at most so many dimensions, that explains a table best.
 
+    Parameters
+    ----------
+    replay : Replay
+        The table (T, k), at least three rows of it; any cells may be missing.
+    dimensions : int
+        The most dimensions that are tried; no more than one per ten rows.
+
+    Returns
+    -------
+    TableFit
+        The system of the deviations from each arm's level, the levels, and how much it explains.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> z = [0.0]
     >>> for shock in rng.standard_normal(999):
@@ -102,138 +110,74 @@ def fit_table(replay: Replay, dimensions: int = 8) -> TableFit:
     if not isinstance(replay, Replay):
         raise InvalidType(f"replay must be a Replay, got {replay!r} (such as Replay('rewards.csv'))")
     dimensions = whole("dimensions", dimensions, 1)
-    T, k = replay.table.shape
+    T = replay.rounds
     if T < FEWEST:
         raise InvalidArgument(f"the table must have at least {FEWEST} rows to fit a system, got {T}")
-    present = ~np.isnan(replay.table)
     centre = np.nanmean(replay.table, axis=0)
     unit = float(np.sqrt(np.nanmean((replay.table - centre) ** 2)))
     if unit <= 1e-12 * float(np.nanmax(np.abs(replay.table))):
         raise InvalidArgument("the table must vary, but every column is constant (there is nothing to fit)")
-    y = np.ascontiguousarray((replay.table - centre) / unit)
-    some = np.ascontiguousarray(y[-CHOOSING_ROWS:])
-    most = max(1, min(dimensions, T // 10))
-    starts = _realisations(some, most)
-    criterion: dict[int, float] = {}
-    best: _Model | None = None
-    for model in starts:
-        likelihood = _improved(model, some, CHOOSING_STEPS)
-        criterion[model.d] = likelihood - _penalty(model, some)
-        if best is None or criterion[model.d] > criterion[best.d]:
-            best = model
-        elif model.d >= best.d + 3:
-            break  # three more dimensions that were not worth it
-    assert best is not None
-    _improved(best, y, max(LEAST_STEPS, min(MOST_STEPS, WORK // y.size)))
-    errors = _Room(best, y).filter()[1]
-    spread = np.array([np.sum((y[present[:, a], a] - best.mu[a]) ** 2) for a in range(k)])
-    explained = 1 - errors / np.maximum(spread, 1e-300)
-    system = LinearGaussianSystem(best.G, unit * best.C, best.Q, unit**2 * best.s2)
-    return TableFit(system, centre + unit * best.mu, explained, criterion, T)
+    y = (replay.table - centre) / unit
+    some = _search(y[-CHOOSING_ROWS:], max(1, min(dimensions, T // 10)))
+    criterion = _choose_dimension(some)
+    d = int(some.fits.d[CURRENT])
+    search = _search(y, d)  # of that size alone: the room of a long table is large
+    p, w = search.fits.models[CURRENT], search.w
+    for target, source in zip(p, some.fits.models[CURRENT], strict=True):
+        target[...] = source[tuple(map(slice, target.shape))]
+    search.fits.d[CURRENT] = d
+    _settle(search, CURRENT, max(LEAST_STEPS, min(MOST_STEPS, WORK // y.size)))
+    filter_cells(d, p, search.cells, search.n, w)
+    errors = y - p.mu
+    errors[1:] -= w.z[:-1] @ p.G.T @ p.C.T
+    squares = np.maximum(np.nansum((y - p.mu) ** 2, axis=0), 1e-300)
+    explained = 1 - np.nansum(errors**2, axis=0) / squares
+    system = _with_unit_states(p.G, unit * p.C, p.Q, unit**2 * float(p.s2[0]))
+    return TableFit(system, centre + unit * p.mu, explained, criterion, T)
 
 
-def _penalty(model: _Model, y: Array) -> float:
-    """Half the logarithm of the rows behind it for each parameter that the data can tell."""
-    d, seen = model.d, np.maximum(1, (~np.isnan(y)).sum(axis=0))
-    return float(0.5 * (d + 1) * np.log(seen).sum() + 0.5 * (d * (d + 1) / 2 + 1) * math.log(len(y)))
-
-
-class _Room:
-    """Room for an E-step of one model on one table."""
-
-    def __init__(self, model: _Model, y: Array) -> None:
-        T, d = len(y), model.d
-        self.model, self.y = model, y
-        self.z, self.g = np.empty((T, d)), np.empty((T, d))
-        self.P, self.F = np.empty((T, d, d)), np.empty((T, d, d))
-
-    def filter(self) -> tuple[float, Array]:
-        """The log-likelihood, and the squared one-step errors of each arm."""
-        m, errors = self.model, np.zeros(self.y.shape[1])
-        rooms = self.z, self.P, self.F, self.g, errors
-        return float(filter_rows(self.y, m.G, m.C, m.mu, m.Q, m.s2, *rooms)), errors
-
-    def smooth(self) -> tuple[Array, Array, Array, Array, Array]:
-        """The sums that the M-step needs."""
-        m, k, d = self.model, self.y.shape[1], self.model.d
-        sums = np.zeros((k, d + 1, d + 1)), np.zeros((k, d + 1)), *(np.zeros((d, d)) for _ in range(3))
-        smooth_rows(self.y, m.G, m.C, m.s2, self.z, self.P, self.F, self.g, *sums)
-        return sums  # type: ignore[return-value]
-
-
-def _improved(model: _Model, y: Array, steps: int) -> float:
-    """Improve a model in place until it stands still; its log-likelihood."""
-    room, squares, cells = _Room(model, y), float(np.nansum(y * y)), int((~np.isnan(y)).sum())
-    before, _ = room.filter()
-    for _ in range(steps):
-        _maximise(model, room.smooth(), squares, cells, len(y))
-        likelihood, _ = room.filter()
-        if likelihood - before < ENOUGH * len(y):
-            return likelihood
-        before = likelihood
-    return before
-
-
-def _maximise(model: _Model, sums: Any, squares: float, cells: int, rounds: int) -> None:
-    """The parameters that make the expected likelihood greatest, with priors that keep them finite."""
-    A, b, S00, S10, S11 = sums
-    d = model.d
-    eye = np.eye(d)
-    G = np.linalg.solve(S00 + 0.1 * eye, S10.T).T
-    Q = S11 - G @ S10.T
-    Q = (Q + Q.T) / 2 / rounds + 1e-6 * eye
-    radius = spectral_radius(G)
-    if radius > LARGEST_RADIUS:
-        G *= LARGEST_RADIUS / radius
-    ridge = np.diag(np.append(np.full(d, 0.1 * model.s2), 1e-9))
-    for a in range(len(model.C)):
-        x = np.linalg.solve(A[a] + ridge, b[a])
-        squares -= float(x @ b[a])
-        model.C[a], model.mu[a] = x[:d], x[d]
-    model.s2 = max(squares / cells, LEAST_NOISE)
-    # z = Lw with mean square I for w: the state's unit is ours to choose.
-    L = np.linalg.cholesky(S00 / (rounds - 1) + 1e-9 * eye)
-    model.G = np.ascontiguousarray(np.linalg.solve(L, G @ L))
-    half = np.linalg.solve(L, Q)
-    turned = np.linalg.solve(L, half.T)
-    model.Q = np.ascontiguousarray((turned + turned.T) / 2)
-    model.C = np.ascontiguousarray(model.C @ L)
-
-
-def _realisations(y: Array, most: int) -> list[_Model]:
-    """A model of every dimension from the autocovariances of the table, whatever cells are missing."""
+def _search(y: Array, dimensions: int) -> Search:
+    """A search over models of a table (T, k), none of which has begun."""
     T, k = y.shape
-    filled, present = np.nan_to_num(y), (~np.isnan(y)).astype(np.float64)
-    blocks = max(2, min(HANKEL // k, 24, T // 4), -(-most // k) + 1)
-
-    def covariance(lag: int) -> Array:
-        pairs = present[lag:].T @ present[: T - lag]
-        return np.asarray(filled[lag:].T @ filled[: T - lag] / np.maximum(pairs, 1.0))
-
-    at = [covariance(lag) for lag in range(2 * blocks)]
-    H = np.block([[at[i + j + 1] for j in range(blocks)] for i in range(blocks)])
-    U, S, _ = np.linalg.svd(H)
-    total = np.trace(at[0]) / k
-    found = []
-    for d in range(1, min(most, k * (blocks - 1)) + 1):
-        O = U[:, :d] * np.sqrt(S[:d])
-        G = np.linalg.lstsq(O[:-k], O[k:], rcond=None)[0]
-        radius = spectral_radius(G)
-        if radius > 0.995:
-            G *= 0.995 / radius
-        found.append(_standard(G, O[:k].copy(), at[0], total))
-    return found
+    models = [parameters(k, dimensions) for _ in range(MODELS)]
+    fits = Fits(
+        models, np.zeros(MODELS, np.int64), np.zeros(MODELS), np.ones((MODELS, 2)), np.zeros(2, np.int64)
+    )
+    cells = cells_of(y)
+    w = workspace(len(cells.y), k, dimensions, T, alike=True)
+    return Search(fits, cells, w, dimensions, UNBOUNDED, price=0.5 * math.log(T))
 
 
-def _standard(G: Array, C: Array, variance: Array, total: float) -> _Model:
-    """A model with stationary covariance I, its loadings scaled to what the variances allow."""
-    d, k = len(G), len(C)
-    # Any stable Γ has a basis in which noise of full rank keeps I: that of Σ = ΓΣΓ' + I.
-    sigma = LinearGaussianSystem(G, np.eye(d), np.eye(d), 1.0).stationary_covariance
-    L = np.linalg.cholesky(sigma)
-    G, C = np.linalg.solve(L, G @ L), C @ L
-    share = np.sum(C * C, axis=1)
-    scale = math.sqrt(0.7 * total * k / max(float(share.sum()), 1e-300))
-    Q = np.eye(d) - G @ G.T
-    Q = (Q + Q.T) / 2 + 1e-6 * np.eye(d)
-    return _Model(np.ascontiguousarray(G), np.ascontiguousarray(scale * C), np.zeros(k), Q, 0.3 * total)
+def _choose_dimension(search: Search) -> dict[int, float]:
+    """Leaves the best model as the current one; the criterion of each dimension tried."""
+    fits, criterion = search.fits, dict[int, float]()
+    for d in range(1, search.largest + 1):
+        p = fits.models[CORRELATED]
+        begin_priors(p, d)
+        p.prior[:, 0] *= len(p.C)  # balances what the prior of Q has against a larger unit of the state
+        search.begin_from_correlations(CORRELATED, d)
+        p.s2[:], p.U[:] = p.s2.mean(), 0.0
+        fits.d[CORRELATED], fits.state[CORRELATED] = d, 1.0
+        _settle(search, CORRELATED, CHOOSING_STEPS, fits.value[CURRENT] if d > 1 else -math.inf)
+        criterion[d] = search.value_of(CORRELATED, search.cells)
+        if d == 1 or criterion[d] > criterion[int(fits.d[CURRENT])]:
+            swap_models(fits, CORRELATED, CURRENT)
+        elif d >= fits.d[CURRENT] + NOT_WORTH_IT:
+            break
+    return criterion
+
+
+def _settle(search: Search, i: int, steps: int, rival: float = -math.inf) -> None:
+    """Improve model `i` by so many steps at most, while it gets better and can reach a rival's value."""
+    for left in range(steps - STEPS, -STEPS, -STEPS):
+        pace = search.polish(i, search.cells, search.work, STEPS)
+        if pace < ENOUGH or search.fits.value[i] + left * pace < rival:
+            break
+
+
+def _with_unit_states(G: Array, C: Array, Q: Array, s2: float) -> LinearGaussianSystem:
+    """The system whose state is turned so that its stationary covariance is I, and returns in the end."""
+    G = G * min(1.0, LARGEST_RADIUS / max(spectral_radius(G), 1e-300))
+    L = np.linalg.cholesky(lyapunov(G, Q))
+    turned = np.linalg.solve(L, np.linalg.solve(L, Q).T)
+    return LinearGaussianSystem(np.linalg.solve(L, G @ L), C @ L, (turned + turned.T) / 2, s2)
