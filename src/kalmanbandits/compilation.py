@@ -38,6 +38,9 @@ from numba.core.typing.templates import Signature
 from kalmanbandits.durability import write_atomically
 
 F = TypeVar("F", bound=Callable[..., object])
+Field = (
+    tuple[str, str] | tuple[str, str, tuple[int, ...]]
+)  # of a record: name, NumPy type, shape if it has one
 
 # Division by zero gives inf as in NumPy: a check in every division costs, and scores use inf on purpose.
 # No `fastmath`: results must repeat.

@@ -23,7 +23,7 @@ class PlainUCB(PlainPolicy):
 
     arms: int
     scale: float = 1.0
-    unpromised: ClassVar[dict[str, str]] = {"glitch": "as UCB"}
+    unpromised: ClassVar[dict[str, str]] = {"outlier": "as UCB"}
 
     def fields(self) -> list[tuple[Any, ...]]:
         return [("sum", "f8", (self.arms,)), ("round", "i8")]
@@ -45,7 +45,7 @@ class EpsilonGreedy(PlainPolicy):
     arms: int
     epsilon: float = 0.1
     deterministic: ClassVar[bool] = False
-    unpromised: ClassVar[dict[str, str]] = {"glitch": "its means are over all rewards"}
+    unpromised: ClassVar[dict[str, str]] = {"outlier": "its means are over all rewards"}
 
     def fields(self) -> list[tuple[Any, ...]]:
         return [("mean", "f8", (self.arms,)), ("skipped", "i8")]

@@ -135,17 +135,22 @@ class AgentBase:
 
     @classmethod
     def load(cls, source: Target) -> Self:
-        """The agent that was saved; it goes on exactly as it would have.
+        """Read a saved agent, which continues exactly where it was saved.
 
         Parameters
         ----------
         source : path or binary file
-            What `save` wrote. It is checked, not trusted: a damaged or foreign file is refused.
+            What `save` wrote. A damaged file, or one of another kind, is refused.
+
+        Returns
+        -------
+        Agent
+            Without a journal; `open` gives one with a journal.
         """
         return cls._loaded(source, source)
 
     def close(self) -> None:
-        """End the journal in this process, if there is one."""
+        """Close the journal in this process, if there is one."""
         with self._lock:
             if self._journal is not None:
                 self._journal.close()

@@ -28,12 +28,21 @@ Keep = bool | int | timedelta  # which rounds a history keeps: all, none, so man
 
 
 class History:
-    """The rounds of an agent that its history holds, oldest first; `agent.history` gives one.
+    """The recorded rounds of an agent, oldest first, as `agent.history` returns them.
 
-    `rows` is a NumPy structured array with the fields `round` (from 1), `arm` (its index), `index` (what the
-    policy compared when it chose), `reward` (NaN: open, or it never came), `chosen` and `closed` (UTC; NaT:
-    still open). `len`, slices and `history["reward"]` are those of the array.
+    `len`, slices and `history["reward"]` are those of the array `rows`.
 
+    Parameters
+    ----------
+    rows : ndarray of shape (n,)
+        A structured array with the fields `round` (from 1), `arm` (its index), `index` (what the policy
+        compared when it chose), `reward` (NaN: pending, or it never came), `chosen` and `closed` (UTC; NaT:
+        still pending).
+    names : tuple of str, optional
+        Names of the arms.
+
+    Examples
+    --------
     >>> from kalmanbandits import Agent, UCB
     >>> agent = Agent(UCB(arms=2), arms=["north", "south"], history=True)
     >>> agent.update(agent.select(), 1.5)

@@ -62,15 +62,33 @@ class Log:
         return Replay(values)
 
     def after(self, rows: int) -> Log:
-        """The log without its first rows."""
+        """Drop the first choices.
+
+        Parameters
+        ----------
+        rows : int
+            How many.
+
+        Returns
+        -------
+        Log
+            The others.
+        """
         part = slice(rows, None)
         index = None if self.index is None else Index(self.index.name, self.index.values[part])
         chances = None if self.propensity is None else self.propensity[part]
         return Log(self.arms, self.choices[part], self.rewards[part], chances, index, self.minimize)
 
     def table(self) -> Replay:
-        """The log as a table, if every time has every arm once; an error that says why it cannot be replayed.
+        """Rearrange a log that holds every arm once at every time; other logs cannot be replayed.
 
+        Returns
+        -------
+        Replay
+            One row per time and one column per arm.
+
+        Examples
+        --------
         >>> log = read_log({"time": [1, 1, 2, 2], "arm": ["a", "b", "a", "b"], "reward": [1, 2, 3, 4]})
         >>> log.table().table.tolist()
         [[1.0, 2.0], [3.0, 4.0]]

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from kalmanbandits.compilation import entry, jit
+from kalmanbandits.compilation import Field, entry, jit
 from kalmanbandits.errors import Array, real, whole
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
 from kalmanbandits.systems.properties import semidefinite_cholesky
@@ -116,7 +116,7 @@ def factor_covariance(P: Array) -> tuple[Array, Array]:
     return np.ascontiguousarray(U), diagonal**2
 
 
-def filter_fields(system: LinearGaussianSystem) -> list[tuple[Any, ...]]:
+def filter_fields(system: LinearGaussianSystem) -> list[Field]:
     """The fields a memory needs to run this filter: the system, the estimate, and scratch."""
     d, k = system.dimension, system.arms
     return [
@@ -133,7 +133,7 @@ def filter_fields(system: LinearGaussianSystem) -> list[tuple[Any, ...]]:
     ]
 
 
-def start_filter(memory: Any, system: LinearGaussianSystem) -> None:
+def start_filter(memory: np.void, system: LinearGaussianSystem) -> None:
     """Write the system and its initial law into a fresh memory with `filter_fields`."""
     memory["transition"] = system.transition
     memory["actions"] = system.actions

@@ -21,11 +21,10 @@ import numpy as np
 
 from kalmanbandits.agent import Agent
 from kalmanbandits.errors import Array, InvalidArgument, InvalidType, RoundError, real, whole
-from kalmanbandits.policies.spec import check_system
 from kalmanbandits.simulation.environment import Drawn, draw_block, environment
 from kalmanbandits.streams import stream_key
 from kalmanbandits.systems.families import rotation
-from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
 from kalmanbandits.systems.replay import Replay
 
 try:

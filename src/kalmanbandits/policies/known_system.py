@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kalmanbandits.compilation import jit
+import numpy as np
+
+from kalmanbandits.compilation import Field, jit
 from kalmanbandits.filtering.kalman import filter_fields, move_on, start_filter, take_in
-from kalmanbandits.policies.spec import PROMISES, Policy, check_system
-from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+from kalmanbandits.policies.spec import PROMISES, Policy
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
 
 
 class KnownSystemPolicy(Policy):
     """A policy with a field `system`, whose memory runs that system's Kalman filter.
 
-    A glitch, one reward of 1e6, throws the estimate of the state off by that much times the gain; it comes
-    back at the rate of the filter's closed loop.
+    An outlier, one reward of 1e6, moves the state estimate by the gain times that much; it decays at the rate
+    of the filter's closed loop.
     """
 
     system: LinearGaussianSystem
@@ -25,7 +27,7 @@ class KnownSystemPolicy(Policy):
 
     @property
     def arms(self) -> int:  # type: ignore[override]
-        """As many as the system has."""
+        """Number of arms of the system."""
         return self.system.arms
 
     @property
@@ -33,12 +35,12 @@ class KnownSystemPolicy(Policy):
         """It trusts its system, whatever the rewards look like."""
         return dict.fromkeys(PROMISES, "it knows its system and trusts it")
 
-    def fields(self) -> list[tuple[Any, ...]]:
+    def fields(self) -> list[Field]:
         """The filter's."""
         return filter_fields(self.system)
 
-    def start(self, memory: Any) -> None:
-        """The system's initial law."""
+    def start(self, memory: np.void) -> None:
+        """The filter starts from the system's initial distribution."""
         start_filter(memory, self.system)
 
 

@@ -6,7 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from kalmanbandits.compilation import jit
+import numpy as np
+
+from kalmanbandits.compilation import Field, jit
 from kalmanbandits.errors import positive, whole
 from kalmanbandits.policies.arm_levels import plain_score
 from kalmanbandits.policies.random import chance
@@ -24,18 +26,18 @@ class LinearThompson(Policy):
 
     Ĝ, V and σ̂, the running root-mean-square one-step error, are those of `UBSS` with `bonus="scaled"`: so
     are the level and unit they work in, the models that are tried first, the arms' levels that decide where
-    the last rewards predict nothing (drawn with v = 1), and what a glitch does. The theory asks for v of
-    about √(9 s log t); the defaults did best in `benchmarks/tune_comparators.py`. After a missing reward
-    `window` random rounds fill the gap.
+    the last rewards predict nothing (drawn with v = 1), and what an outlier does. The theory asks for v of
+    about √(9 s log t); the defaults did best in `benchmarks/tune_comparators.py`. A missing reward is
+    followed by `window` random rounds.
 
     Parameters
     ----------
     arms : int
-        k, the number of arms.
+        Number of arms, k.
     window : int
-        s, the number of last rewards to predict from.
+        s, the number of past rewards in the regression.
     v : float
-        The deviation of the draws, as a multiple of the posterior's.
+        Standard deviation of the draws, as a multiple of the posterior's.
 
     >>> LinearThompson(arms=2)
     LinearThompson(arms=2, window=2, v=0.3)
@@ -67,7 +69,7 @@ class LinearThompson(Policy):
         """As `UBSS`."""
         return UBSS.advice(self)  # type: ignore[arg-type]
 
-    def fields(self) -> list[tuple[Any, ...]]:
+    def fields(self) -> list[Field]:
         """Those of `UBSS`, and v."""
         return [*self._models().fields(), ("deviations", "f8")]
 
@@ -75,7 +77,7 @@ class LinearThompson(Policy):
         """Those of `UBSS`."""
         return self._models().ranges()
 
-    def start(self, memory: Any) -> None:
+    def start(self, memory: np.void) -> None:
         """No model has seen anything."""
         self._models().start(memory)
         memory["deviations"] = self.v

@@ -70,7 +70,26 @@ def register_kernel(
     due: Callable[..., Any] = never,
     first_of_tied: Callable[..., Any] = never,
 ) -> None:
-    """Make the memories whose first field is `name` run on these functions."""
+    """Make the memories whose first field is `name` run on these compiled functions.
+
+    Parameters
+    ----------
+    name : str
+        That of the spec's class, or its `kernel`.
+    score : callable
+        `score(memory, arm, key, round)` returns `(prediction, uncertainty, index)` of one arm. The available
+        arm with the largest index is played; NaN stands for a prediction that is not made.
+    update : callable
+        `update(memory, arm, reward)` learns from the reward of the arm that was played.
+    skip : callable
+        `skip(memory, arm)` passes over a round whose reward never came.
+    peek : callable, optional
+        `peek(memory, means, key, round)` shows an oracle the mean reward of every arm, shape (arms,).
+    due : callable, optional
+        `due(memory)` returns whether `Spec.attend` is wanted before the next choice.
+    first_of_tied : callable, optional
+        `first_of_tied(memory)` returns whether the first of tied arms is played, not one at random.
+    """
     taken = KERNELS.get(name)
     if taken is not None and taken.score.__module__ != score.__module__:
         raise InvalidArgument(f"name must be a new one, got {name!r} (a kernel of {taken.score.__module__})")

@@ -6,17 +6,19 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from kalmanbandits.compilation import jit
+import numpy as np
+
+from kalmanbandits.compilation import Field, jit
 from kalmanbandits.filtering.kalman import dot, filter_fields, move_on, quadratic, start_filter, take_in
-from kalmanbandits.policies.spec import Spec, check_system
+from kalmanbandits.policies.spec import Spec
 from kalmanbandits.policies.verbs import register_kernel
 from kalmanbandits.streams import EVERY_ARM, normal
-from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
 
 
 @dataclass(frozen=True)
 class Oracle(Spec):
-    """A player of `simulate` that is shown the mean rewards; `Agent` refuses it."""
+    """A player of `simulate` that sees the mean rewards; `Agent` refuses it."""
 
     system: LinearGaussianSystem
 
@@ -25,15 +27,21 @@ class Oracle(Spec):
 
     @property
     def arms(self) -> int:  # type: ignore[override]
-        """As many as the system has."""
+        """Number of arms of the system."""
         return self.system.arms
 
 
 @dataclass(frozen=True)
 class Clairvoyant(Oracle):
-    """Knows the state:  A_t = argmax_a c_a'z_t. Its regret is zero; every regret is measured against it."""
+    """Knows the state:  A_t = argmax_a c_a'z_t. Every regret is measured against it, so its own is zero.
 
-    def fields(self) -> list[tuple[Any, ...]]:
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        Its arms are those of the simulation.
+    """
+
+    def fields(self) -> list[Field]:
         """The means of this round."""
         return [("means", "f8", (self.arms,))]
 
@@ -42,15 +50,20 @@ class Clairvoyant(Oracle):
 class FullInformation(Oracle):
     """Sees a reward of every arm after each round, and filters with the true system:  A_t = argmax_a c_a'ẑ_t.
 
-    No causal policy does better, since none sees more: what it loses is lost to every learner. The rewards
-    it sees carry noise of their own, independent between arms.
+    No causal policy does better, since none sees more: its regret is a lower bound for every learner. The
+    rewards it sees have noise of their own, independent between arms.
+
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The one that is simulated.
     """
 
-    def fields(self) -> list[tuple[Any, ...]]:
-        """The filter's, and the means of the round that is under way."""
+    def fields(self) -> list[Field]:
+        """The filter's, and the means of the current round."""
         return [*filter_fields(self.system), ("means", "f8", (self.arms,)), ("begun", "i8")]
 
-    def start(self, memory: Any) -> None:
+    def start(self, memory: np.void) -> None:
         """The system's initial law."""
         start_filter(memory, self.system)
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kalmanbandits.errors import InvalidArgument, InvalidType, one_of, whole
-from kalmanbandits.policies.spec import Spec, check_system
+from kalmanbandits.policies.spec import Spec
 from kalmanbandits.simulation.batch import Batch, Counts, Kept, KeptRuns, Labels
 from kalmanbandits.simulation.cpu import available_cores, play_on_cpu
 from kalmanbandits.simulation.moments import KeptMoments
 from kalmanbandits.simulation.progress import Progress
-from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
 from kalmanbandits.systems.replay import Replay
 
 if TYPE_CHECKING:

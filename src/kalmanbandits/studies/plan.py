@@ -58,7 +58,18 @@ class Plan:
         return self.core_seconds / self.cores
 
     def share(self, cost: Cost) -> float:
-        """The part of the whole that one policy costs, from 0 to 1."""
+        """Share of the total time that one policy takes.
+
+        Parameters
+        ----------
+        cost : Cost
+            One of `costs`.
+
+        Returns
+        -------
+        float
+            From 0 to 1.
+        """
         return cost.seconds / self.core_seconds if self.core_seconds else 0.0
 
 

@@ -37,8 +37,20 @@ class Shard(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """A shard written as `3/20`.
+        """Read a shard written as `3/20`.
 
+        Parameters
+        ----------
+        text : str
+            Part and number of parts.
+
+        Returns
+        -------
+        Shard
+            With 1 ≤ part ≤ of.
+
+        Examples
+        --------
         >>> Shard.parse("3/20")
         Shard(part=3, of=20)
         """
@@ -48,7 +60,18 @@ class Shard(NamedTuple):
         return cls(int(match[1]), int(match[2]))
 
     def chunks(self, store: Store) -> list[Chunk]:
-        """Its chunks: every `of`-th, so that shards cost about the same."""
+        """List the chunks of this shard.
+
+        Parameters
+        ----------
+        store : Store
+            The store of the study.
+
+        Returns
+        -------
+        list of Chunk
+            Every `of`-th chunk, so that shards cost about the same.
+        """
         return store.chunks()[self.part - 1 :: self.of]
 
 

@@ -106,7 +106,18 @@ class Replay:
         return -1.0 if self.minimize else 1.0
 
     def rows(self, first: int, end: int | None = None) -> Self:
-        """The rows from `first` up to before `end` as a table of its own; what is off stays off."""
+        """Cut out consecutive rows.
+
+        Parameters
+        ----------
+        first, end : int
+            The first row, and the one after the last; by default to the end of the table.
+
+        Returns
+        -------
+        Replay
+            A table of these rows, with the same arms, and the same arms unavailable in each.
+        """
         part = slice(first, end)
         result = object.__new__(type(self))  # checked already
         result.names, result.minimize, result.masked = self.names, self.minimize, self.masked

@@ -36,8 +36,13 @@ ROUNDS = 300
 def check_policy(policy: Policy | type[Policy]) -> None:
     """Hold a policy to the contract; raises `ContractViolation` at the first promise it breaks.
 
-    A class is tried as `cls(arms=3)`, or as `cls(system)` when it knows its system.
+    Parameters
+    ----------
+    policy : Policy or type
+        A policy, or its class: that is tried as `cls(arms=3)`, or as `cls(system)` if it knows its system.
 
+    Examples
+    --------
     >>> from kalmanbandits.policies import UCB
     >>> check_policy(UCB)
     """

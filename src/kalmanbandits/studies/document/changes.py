@@ -33,13 +33,30 @@ class Changes:
     first_run: int | None = None
 
     def to_dict(self) -> Table:
-        """Only what is changed."""
+        """Write the changes as plain values.
+
+        Returns
+        -------
+        dict
+            Those that differ from the defaults.
+        """
         return {
             name: item for name, item in vars(self).items() if item is not None and item not in (False, {})
         }
 
     def apply(self, source: Source) -> Table:
-        """The document as it is to be played."""
+        """Change a study's document.
+
+        Parameters
+        ----------
+        source : Source
+            The document as it was read; not changed.
+
+        Returns
+        -------
+        dict
+            The document to play.
+        """
         data = copy.deepcopy(source.data)
         for name, count in self.counts.items():
             self._set_count(source, data, name, count)

@@ -117,7 +117,13 @@ class Study:
         return range(self.first_run, self.first_run + self.runs)
 
     def hash(self) -> str:
-        """A fingerprint of everything the numbers depend on."""
+        """Fingerprint of everything that the results depend on.
+
+        Returns
+        -------
+        str
+            Hexadecimal; equal for studies with equal results.
+        """
         return fingerprint(identity(self))
 
 

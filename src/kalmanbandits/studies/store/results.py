@@ -23,10 +23,15 @@ if TYPE_CHECKING:
 
 
 class Results:
-    """What a study has found.
+    """The results of a study.
 
-    `measure` loads one cell, so that a report can go through many; `to_xarray` and `to_dataframe` give all
-    of it.
+    `measure` loads one cell at a time, for studies larger than memory; `to_xarray` and `to_dataframe` return
+    all of them.
+
+    Parameters
+    ----------
+    store : Store
+        An open store; `Results.open` takes its folder.
 
     Attributes
     ----------
@@ -91,7 +96,18 @@ class Results:
         return there / (self.study.runs * sum(len(cell.policies) for cell in self.cells))
 
     def runs(self, cell: int) -> list[int]:
-        """The numbers of the runs of a cell that are there, rising."""
+        """List the runs of a cell that are stored.
+
+        Parameters
+        ----------
+        cell : int
+            Its index.
+
+        Returns
+        -------
+        list of int
+            Their numbers, increasing.
+        """
         store = self._store
         layout = store.layout(cell)
         return [run for chunk in layout.of_cell(cell) if store.has(chunk) for run in layout.runs(chunk)]
