@@ -189,10 +189,10 @@ class KernelCache(_Cache):
         if path is None:
             return None
         try:
-            payload = _read_checked(path, key)
+            payload = read_checked(path, key)
             if payload is None:
                 return None
-            # Written by this user or the administrator, and unchanged since: see `_read_checked`.
+            # Written by this user or the administrator, and unchanged since: see `read_checked`.
             parts = pickle.loads(payload)  # nosec B301
             rebuilt: CompileResult = CompileResult._rebuild(target_context, *parts)  # type: ignore[no-untyped-call]
         except Exception:  # written by us, yet of no use here, such as a module that is gone: compile it
@@ -205,12 +205,7 @@ class KernelCache(_Cache):
         path = self._path(key)
         if path is None or data.library.has_dynamic_globals:  # type: ignore[attr-defined]
             return
-        with contextlib.suppress(OSError):  # a read-only or full disk costs a compilation, nothing else
-            if not path.parent.exists():
-                _sweep(path.parent.parent)
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            content = dumps(data._reduce())  # type: ignore[no-untyped-call]
-            write_atomically(path, _checksum(key, content) + content)
+        write_checked(path, key, dumps(data._reduce()))  # type: ignore[no-untyped-call]
 
     def _key(self, signature: Signature, codegen: CPUCodegen) -> bytes:
         magic = codegen.magic_tuple()  # type: ignore[no-untyped-call]
@@ -229,10 +224,22 @@ def _checksum(key: bytes, content: bytes) -> bytes:
     return hashlib.sha256(b"\0".join((str(stamp and stamp.name).encode(), key, content))).digest()
 
 
-def _read_checked(path: Path, key: bytes) -> bytes | None:
+def write_checked(path: Path, key: bytes, content: bytes) -> None:
+    """Put machine code and its checksum at `path`, all at once, for whoever else reads there."""
+    with contextlib.suppress(OSError):  # a read-only or full disk costs a compilation, nothing else
+        if not path.parent.exists():
+            _sweep(path.parent.parent)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_atomically(path, _checksum(key, content) + content)
+
+
+def read_checked(path: Path, key: bytes) -> bytes | None:
     """The content of a file that we wrote and nobody changed; None for every other."""
-    # Without O_NONBLOCK a named pipe in its place would wait for a writer for ever.
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    try:
+        # Without O_NONBLOCK a named pipe in its place would wait for a writer for ever.
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    except OSError:
+        return None
     with open(handle, "rb") as file:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_FILE:

@@ -50,21 +50,15 @@ def whole(name: str, value: object, at_least: int, hint: str = "", *, below: int
 
     Parameters
     ----------
-    name : str
-        What the argument is called where the user wrote it.
-    value : object
-        What the user wrote.
-    at_least : int
-        The smallest integer that is allowed.
-    hint : str
-        The way out, added to the message in parentheses.
-    below : int
-        The smallest integer that is too large.
+    name, value, hint
+        As for `real`.
+    at_least, below : int
+        The smallest integer that is allowed, and the smallest that is too large.
 
     Returns
     -------
     int
-        The value as an integer of Python.
+        A Python integer.
 
     Examples
     --------
@@ -99,7 +93,7 @@ def real(name: str, value: object, hint: str = "") -> float:
     Returns
     -------
     float
-        The value as a float of Python.
+        A Python float.
 
     Examples
     --------
@@ -137,7 +131,7 @@ def positive(name: str, value: object, hint: str = "") -> float:
     Returns
     -------
     float
-        The value as a float of Python.
+        Above 0.
 
     Examples
     --------
@@ -162,7 +156,7 @@ def probability(name: str, value: object, hint: str = "") -> float:
     Returns
     -------
     float
-        The value as a float of Python.
+        Above 0 and below 1.
 
     Examples
     --------
@@ -180,10 +174,8 @@ def one_of(name: str, value: object, choices: tuple[str, ...]) -> str:
 
     Parameters
     ----------
-    name : str
-        What the argument is called where the user wrote it.
-    value : object
-        What the user wrote.
+    name, value
+        As for `real`.
     choices : tuple of str
         The strings that are allowed.
 
@@ -207,19 +199,17 @@ def array(name: str, value: ArrayLike, shape: tuple[int | None, ...], hint: str 
 
     Parameters
     ----------
-    name : str
-        What the argument is called where the user wrote it.
+    name, hint : str
+        As for `real`.
     value : array_like
         What the user wrote. Text, complex numbers, and masked entries are refused.
     shape : tuple of int or None
         The length of each dimension; None allows any.
-    hint : str
-        The way out, added to the message in parentheses.
 
     Returns
     -------
     ndarray of float64
-        A copy that nobody can write to.
+        A read-only copy.
 
     Examples
     --------
@@ -260,14 +250,10 @@ def instance(name: str, value: object, kind: type[T], hint: str = "") -> T:
 
     Parameters
     ----------
-    name : str
-        What the argument is called where the user wrote it.
-    value : object
-        What the user wrote.
+    name, value, hint
+        As for `real`.
     kind : type
         The type that it must have.
-    hint : str
-        The way out, added to the message in parentheses.
 
     Returns
     -------

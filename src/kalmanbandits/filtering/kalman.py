@@ -174,7 +174,6 @@ class KalmanFilter:
     Parameters
     ----------
     system : LinearGaussianSystem
-        The system, with k arms and a state of d dimensions.
 
     Examples
     --------

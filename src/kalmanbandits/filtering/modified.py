@@ -51,7 +51,6 @@ class ModifiedFilter:
     Parameters
     ----------
     system : LinearGaussianSystem
-        The system, with k arms and a state of d dimensions.
     bound : {"stationary", "printed"} or array_like, shape (d, d)
         P̄: Σ (needs ρ(Γ) < 1), P_ā of `dominating_arm` as in the paper (Theorem 1 is false with it), or a
         matrix.

@@ -81,11 +81,8 @@ def window_moments(system: LinearGaussianSystem, arm: int, code: Sequence[int]) 
     Parameters
     ----------
     system : LinearGaussianSystem
-        The system, with k arms and a state of d dimensions.
-    arm : int
-        The arm whose reward is predicted, from 0.
-    code : sequence of int
-        The last s arms, oldest first.
+    arm, code : int, sequence of int
+        The arm whose reward is predicted, and the last s arms, oldest first.
 
     Returns
     -------
@@ -126,11 +123,8 @@ def optimal_window(system: LinearGaussianSystem, arm: int, code: Sequence[int]) 
     Parameters
     ----------
     system : LinearGaussianSystem
-        The system, with k arms and a state of d dimensions.
-    arm : int
-        The arm whose reward is predicted, from 0.
-    code : sequence of int
-        The last s arms, oldest first.
+    arm, code : int, sequence of int
+        The arm whose reward is predicted, and the last s arms, oldest first.
 
     Returns
     -------
@@ -161,10 +155,8 @@ def modified_window(modified: ModifiedFilter, arm: int, code: Sequence[int]) -> 
     ----------
     modified : ModifiedFilter
         The filter that is unrolled.
-    arm : int
-        The arm whose reward is predicted, from 0.
-    code : sequence of int
-        The last s arms, oldest first.
+    arm, code : int, sequence of int
+        The arm whose reward is predicted, and the last s arms, oldest first.
 
     Returns
     -------
@@ -202,10 +194,8 @@ def bias_coefficients(modified: ModifiedFilter, arm: int, code: Sequence[int]) -
     ----------
     modified : ModifiedFilter
         The filter that is unrolled.
-    arm : int
-        The arm whose reward is predicted, from 0.
-    code : sequence of int
-        The last s arms, oldest first.
+    arm, code : int, sequence of int
+        The arm whose reward is predicted, and the last s arms, oldest first.
 
     Returns
     -------
@@ -242,10 +232,8 @@ def bias_deviation(
     ----------
     modified : ModifiedFilter
         The filter that is unrolled.
-    arm : int
-        The arm whose reward is predicted, from 0.
-    code : sequence of int
-        The last s arms, oldest first.
+    arm, code : int, sequence of int
+        The arm whose reward is predicted, and the last s arms, oldest first.
     past : sequence of int, optional
         The arms pulled before the code, oldest first; by default a long past of uniformly random arms.
 

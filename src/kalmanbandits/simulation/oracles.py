@@ -18,7 +18,13 @@ from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_sy
 
 @dataclass(frozen=True)
 class Oracle(Spec):
-    """A player of `simulate` that sees the mean rewards; `Agent` refuses it."""
+    """A player of `simulate` that sees the mean rewards; `Agent` refuses it.
+
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The one that is simulated.
+    """
 
     system: LinearGaussianSystem
 

@@ -25,7 +25,7 @@ def rotation(
         Γ = [[φR, I], [0, φR]],   R = [[cos θ, sin θ], [−sin θ, cos θ]],   Q = I,   φ the `damping`,
         c_1 = (`scale`, 0, 0, 0),   c_2 = (0, `scale`, 0, 0)
 
-    The state has four dimensions. Every θ gives the same variances of reward; θ → 2π − θ swaps the arms.
+    Every θ gives the same variances of reward; θ → 2π − θ swaps the arms.
 
     Reference: eq. numerical_LGDS.
 
@@ -43,7 +43,7 @@ def rotation(
     Returns
     -------
     LinearGaussianSystem
-        The system.
+        With two arms and a state of four dimensions.
 
     Examples
     --------
@@ -63,8 +63,6 @@ def autoregressive(
 
         x_a(t) = φ_a1 x_a(t−1) + … + φ_ap x_a(t−p) + ε_a(t),   X = x_a + η
 
-    The state has d = k·p dimensions.
-
     Reference: the s-step autoregressive rewards of the introduction.
 
     Parameters
@@ -74,12 +72,12 @@ def autoregressive(
     innovation_variance : float or array_like, shape (k,)
         The variance of ε, of all arms or of each.
     noise_variance : float
-        σ², the variance of the measurement noise, positive.
+        σ², as in `rotation`.
 
     Returns
     -------
     LinearGaussianSystem
-        The system.
+        With d = k·p.
 
     Examples
     --------
@@ -117,7 +115,7 @@ def random_walk(
     initial_variance: ArrayLike = 1.0,
     initial_mean: ArrayLike = 0.0,
 ) -> LinearGaussianSystem:
-    """Arms whose means wander independently and never come back: spectral radius 1.
+    """Arms whose means are independent random walks: spectral radius 1.
 
         z_a(t+1) = z_a(t) + ξ_a(t),   X = z_a + η,   z_a(0) ~ N(`initial_mean`, `initial_variance`)
 
@@ -129,11 +127,11 @@ def random_walk(
     Parameters
     ----------
     arms : int
-        The number k of arms.
+        k.
     step_variance : float or array_like, shape (k,)
         The variance of a step, of all arms or of each.
     noise_variance : float
-        σ², the variance of the measurement noise, positive.
+        σ², as in `rotation`.
     initial_variance : float or array_like, shape (k,)
         The variance of the first mean.
     initial_mean : float or array_like, shape (k,)
@@ -142,7 +140,7 @@ def random_walk(
     Returns
     -------
     LinearGaussianSystem
-        The system.
+        With d = k, started at the given mean and variance.
 
     Examples
     --------
@@ -176,8 +174,6 @@ def seasonal(
 
     The noise is such that season j contributes a standard deviation of `amplitude`_j to every arm.
 
-    The state has d = 2m dimensions.
-
     Reference: eq. linear_dynamical_system with a block-diagonal Γ.
 
     Parameters
@@ -185,20 +181,20 @@ def seasonal(
     periods : float or array_like, shape (m,)
         The length of each season in rounds, at least 2.
     arms : int
-        The number k of arms.
+        k.
     damping : float
         φ, in (0, 1): near 1 the seasons drift slowly.
     amplitude : float or array_like, shape (m,)
         The standard deviation that each season adds to every arm.
     noise_variance : float
-        σ², the variance of the measurement noise, positive.
+        σ², as in `rotation`.
     phases : array_like, shape (k, m), optional
         In radians; by default spread evenly over the arms.
 
     Returns
     -------
     LinearGaussianSystem
-        The system.
+        With d = 2m.
 
     Examples
     --------
@@ -232,7 +228,7 @@ def seasonal(
 def decoupled(
     arms: int, decay: ArrayLike = 0.9, scale: ArrayLike = 1.0, noise_variance: float = 0.1
 ) -> LinearGaussianSystem:
-    """Each arm its own scalar state: no arm says anything about another.
+    """A scalar state for each arm: the rewards of one carry no information about another.
 
         z_a(t+1) = φ_a z_a(t) + ξ_a(t),   X = z_a + η,   sd(z_a) = `scale`_a
 
@@ -241,18 +237,18 @@ def decoupled(
     Parameters
     ----------
     arms : int
-        The number k of arms.
+        k.
     decay : float or array_like, shape (k,)
         φ_a, in (−1, 1).
     scale : float or array_like, shape (k,)
         The standard deviation of each state.
     noise_variance : float
-        σ², the variance of the measurement noise, positive.
+        σ², as in `rotation`.
 
     Returns
     -------
     LinearGaussianSystem
-        The system.
+        With d = k, a state for each arm.
 
     Examples
     --------
@@ -295,10 +291,8 @@ def random_stable(
 
     Parameters
     ----------
-    arms : int
-        The number k of arms.
-    dimension : int
-        The dimension d of the state.
+    arms, dimension : int
+        k arms and d dimensions of the state.
     spectral_radius : float
         ρ(Γ), in (0, 1).
     seed : int
@@ -306,14 +300,14 @@ def random_stable(
     signal_to_noise : float or array_like, shape (k,)
         The variance of the mean reward over σ², of all arms or of each.
     noise_variance : float
-        σ², the variance of the measurement noise, positive.
+        σ², as in `rotation`.
     spread : float
         How much the scales of the arms differ, at least 1; 1: not at all.
 
     Returns
     -------
     LinearGaussianSystem
-        The system.
+        The same for the same arguments, on every machine.
 
     Examples
     --------

@@ -96,7 +96,6 @@ def best_obtainable(
     Parameters
     ----------
     system : LinearGaussianSystem
-        The system, with k arms and a state of d dimensions.
     rounds : int
         Rounds per run.
     runs : int
