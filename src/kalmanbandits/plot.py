@@ -70,7 +70,7 @@ def regret(result: xarray.Dataset, *, per_round: bool = True) -> Figure:
     return figure
 
 
-def choices(source: Any, *, names: Sequence[str] | None = None) -> Figure:
+def choices(source: object, *, names: Sequence[str] | None = None) -> Figure:
     """Which arm was chosen when: a strip for each arm, dark where it was chosen always.
 
     Parameters
@@ -121,7 +121,7 @@ def backtest(result: Backtest, title: str = "Backtest") -> Figure:
     return backtest_figure(result, title)
 
 
-def _chosen(source: Any) -> tuple[Any, Any, list[str] | None]:
+def _chosen(source: object) -> tuple[Any, Any, list[str] | None]:
     """Rounds and arms in a history, however it is kept, and the names of the arms if it knows them."""
     policy = getattr(source, "policy", None)
     count = getattr(policy, "arms", None)
@@ -151,7 +151,7 @@ def _chosen(source: Any) -> tuple[Any, Any, list[str] | None]:
     return at, arms, names
 
 
-def _column(kept: Any, name: str) -> Any:
+def _column(kept: object, name: str) -> Any:
     """A column by its name: an item of what has items, else an attribute."""
     if hasattr(kept, "__getitem__") and not isinstance(kept, str):
         try:

@@ -43,7 +43,7 @@ class Saved(NamedTuple):
     history: Any = None
 
 
-def pack(spec: Spec, memory: Memory, position: dict[str, Any], history: Any = None) -> bytes:
+def pack(spec: Spec, memory: Memory, position: dict[str, Any], history: object = None) -> bytes:
     """The content of a save file."""
     versions = {"kalmanbandits": __version__, "numpy": np.__version__, "python": platform.python_version()}
     header = {"name": NAME, "format": FORMAT, "policy": spec.to_dict(), **position, "versions": versions}
@@ -146,7 +146,7 @@ def _member(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
     raise ValueError(f"{name} would take more than the {most} bytes that it may have")
 
 
-def _described(path: Any, policy: dict[str, Any]) -> Spec:
+def _described(path: object, policy: dict[str, Any]) -> Spec:
     if policy["policy"] not in Spec.known:
         raise FileFormatError(
             f"{path} is of a policy that is not known here, {policy['policy']!r} "
@@ -155,7 +155,7 @@ def _described(path: Any, policy: dict[str, Any]) -> Spec:
     return Spec.from_dict(policy)
 
 
-def _read_fields(path: Any, archive: zipfile.ZipFile, spec: Spec, size: int) -> Memory:
+def _read_fields(path: object, archive: zipfile.ZipFile, spec: Spec, size: int) -> Memory:
     dtype = spec.dtype()
     fields: Any = dtype.fields or {}
     bytes_needed = sum(kind.itemsize for name, (kind, *_) in fields.items() if not name.startswith("work_"))
@@ -179,7 +179,7 @@ def _read_fields(path: Any, archive: zipfile.ZipFile, spec: Spec, size: int) -> 
     return memory
 
 
-def _packed(values: Any) -> bytes:
+def _packed(values: object) -> bytes:
     content = io.BytesIO()
     np.lib.format.write_array(content, np.ascontiguousarray(values), allow_pickle=False)
     return content.getvalue()

@@ -32,7 +32,7 @@ T = TypeVar("T")
 class AgentBase:
     """All of an agent but its calls."""
 
-    def _begin(self, play: Play, journal: Journal | None = None, lock: Any = None) -> None:
+    def _begin(self, play: Play, journal: Journal | None = None, lock: object = None) -> None:
         self._play, self._journal = play, journal
         # Reentrant, since only its owner can release such a lock: see `_let_go`.
         self._lock: Any = lock or threading.RLock()
@@ -165,7 +165,7 @@ class AgentBase:
         """An agent in memory that goes on from here by itself."""
         return self._loaded("the copy", self._look(packed))
 
-    def __deepcopy__(self, _: Any) -> Self:
+    def __deepcopy__(self, _: object) -> Self:
         return self.__copy__()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -175,7 +175,7 @@ class AgentBase:
         return _unpickled, (type(self), self._look(packed))
 
     @classmethod
-    def _loaded(cls, name: Any, source: Target | bytes) -> Self:
+    def _loaded(cls, name: object, source: Target | bytes) -> Self:
         agent, play = cls.__new__(cls), Play.__new__(Play)
         restore(play, name, saving.read(source))
         agent._begin(play)
@@ -203,7 +203,7 @@ class AgentBase:
             self._play.work()
             return result
 
-    def _do(self, call: Callable[..., calls.Answer], *arguments: Any) -> Any:
+    def _do(self, call: Callable[..., calls.Answer], *arguments: object) -> Any:
         """One of the `calls`, on record."""
 
         def work() -> Any:
@@ -265,7 +265,7 @@ class _Lost:
     def __init__(self, why: str) -> None:
         self._why = why
 
-    def acquire(self, *_: Any, **__: Any) -> bool:
+    def acquire(self, *_: object, **__: object) -> bool:
         """Refuse."""
         raise RoundError(self._why)
 

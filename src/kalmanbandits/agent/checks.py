@@ -42,7 +42,7 @@ def mask(play: Play, available: Iterable[Arm]) -> Any:
     return result
 
 
-def index(play: Play, arm: Any) -> int:
+def index(play: Play, arm: object) -> int:
     """The index of an arm, given by index or name."""
     return arm_index("arm", arm, play.policy.arms, _names(play))
 
@@ -98,7 +98,7 @@ def room(play: Play) -> None:
         )
 
 
-def number(play: Play, ticket: Any) -> int:
+def number(play: Play, ticket: object) -> int:
     """The number of an open ticket."""
     arm = None
     if type(ticket) is Ticket:
@@ -155,7 +155,7 @@ def return_(play: Play, arm: int) -> None:
         raise InvalidArgument(f"arm must be retired, got {play.label(arm)!r}, which is in use")
 
 
-def addition(play: Play, name: Any) -> str | None:
+def addition(play: Play, name: object) -> str | None:
     """The name of an arm to add, which arms with names need and others cannot have."""
     check_feasible(play.settings, play.policy.arms + 1)
     if play.names is not None:
@@ -167,7 +167,7 @@ def addition(play: Play, name: Any) -> str | None:
     return None
 
 
-def replay(play: Play, table: Any) -> None:
+def replay(play: Play, table: object) -> None:
     """Whether an agent can play a table now."""
     if not isinstance(table, Replay):
         raise InvalidType(f"replay must be a Replay, got {table!r} (such as Replay('rewards.csv'))")
@@ -191,7 +191,7 @@ def folder(path: Any) -> Path:
         raise InvalidType(f"path must be the path of a folder, got {path!r}") from None
 
 
-def founding(where: Any, founded: dict[str, Any], given: dict[str, Any]) -> None:
+def founding(where: object, founded: dict[str, Any], given: dict[str, Any]) -> None:
     """Whether a journal was begun with this policy, seed and settings, where they are given."""
     given = json.loads(json.dumps(given))
     begun_with = json.loads(json.dumps(Spec.from_dict(founded["policy"]).to_dict()))
@@ -218,7 +218,7 @@ def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> str:
     )
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = "left out" if value is None else repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 

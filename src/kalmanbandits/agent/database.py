@@ -249,7 +249,7 @@ def primary(error: sqlite3.Error) -> int:
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
-def translated(path: Any, what: str, error: sqlite3.Error) -> JournalError | FileFormatError:
+def translated(path: object, what: str, error: sqlite3.Error) -> JournalError | FileFormatError:
     """An error of SQLite in our words."""
     code = primary(error)
     if code in DAMAGED:

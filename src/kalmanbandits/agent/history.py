@@ -24,6 +24,7 @@ ROW = np.dtype(
         ("closed", "M8[us]"),
     ]
 )
+Rows = np.ndarray[Any, np.dtype[np.void]]  # of type ROW
 Keep = bool | int | timedelta  # which rounds a history keeps: all, none, so many, those of a time
 
 
@@ -52,7 +53,7 @@ class History:
     ('north',)
     """
 
-    def __init__(self, rows: Any, names: tuple[str, ...] | None) -> None:
+    def __init__(self, rows: Rows, names: tuple[str, ...] | None) -> None:
         self.rows, self.names = rows, names
 
     def __len__(self) -> int:
@@ -95,14 +96,14 @@ class History:
 class Recorder:
     """A history that is kept in memory, in arrays that grow at their end and are cut at their beginning."""
 
-    def __init__(self, keep: Keep, rows: Any = None) -> None:
+    def __init__(self, keep: Keep, rows: Rows | None = None) -> None:
         self.keep = keep
         found = np.zeros(0, ROW) if rows is None else np.asarray(rows, ROW)
-        self._rows: Any = found.copy()
+        self._rows: Rows = found.copy()
         self._first, self._end = 0, len(found)
 
     @property
-    def rows(self) -> Any:
+    def rows(self) -> Rows:
         """What it holds, a copy."""
         return self._rows[self._first : self._end].copy()
 
@@ -145,7 +146,7 @@ def oldest_kept(keep: Keep, now: float) -> np.datetime64 | None:
     return moment(now - keep.total_seconds()) if isinstance(keep, timedelta) else None
 
 
-def check_keep(keep: Any) -> Keep:
+def check_keep(keep: object) -> Keep:
     """Which rounds a history keeps."""
     if isinstance(keep, (bool, np.bool_)):
         return bool(keep)
@@ -160,7 +161,7 @@ def check_keep(keep: Any) -> Keep:
         ) from None
 
 
-def rows_of(events: Iterable[Event]) -> Any:
+def rows_of(events: Iterable[Event]) -> Rows:
     """The rows of a history from the events of a journal."""
     events = list(events)
     begun = [event for event in events if event.kind in CHOICES]
@@ -177,7 +178,7 @@ def rows_of(events: Iterable[Event]) -> Any:
     return rows
 
 
-def check_rows(rows: Any, rounds: int, arms: int) -> Any:
+def check_rows(rows: Rows, rounds: int, arms: int) -> Rows:
     """The rows that a save file holds, refused if they make no sense."""
     if rows.dtype != ROW or rows.ndim != 1:
         raise InvalidArgument(f"its history has the type {rows.dtype}")

@@ -15,7 +15,7 @@ from kalmanbandits.agent.base import AgentBase
 from kalmanbandits.agent.history import Keep, Recorder, check_keep
 from kalmanbandits.agent.opening import open_journal
 from kalmanbandits.agent.play import Play, compile_verbs
-from kalmanbandits.agent.records import check_max_open, check_policy, check_reward, check_seed
+from kalmanbandits.agent.records import check_agent_policy, check_max_open, check_reward, check_seed
 from kalmanbandits.agent.settings import Arm, Shares, check_settings, check_timeout, given_settings, truth
 from kalmanbandits.agent.tickets import Ticket
 from kalmanbandits.errors import InvalidArgument, whole
@@ -89,7 +89,7 @@ class Agent(AgentBase):
         ticket_timeout: float | timedelta | None = None,
         history: Keep = False,
     ) -> None:
-        check_policy(policy)
+        check_agent_policy(policy)
         settings = check_settings(policy.arms, arms, minimize, minimum_share, maximum_share, keep, clip)
         play = Play(policy, check_seed(seed), check_max_open(max_open), settings)
         play.ticket_timeout = check_timeout(ticket_timeout)

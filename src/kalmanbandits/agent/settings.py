@@ -98,13 +98,13 @@ def check_settings(
     return found
 
 
-def given_settings(**values: Any) -> dict[str, Any]:
+def given_settings(**values: object) -> dict[str, Any]:
     """Those that a person gave, each of which can be read more than once."""
     given = {name: value for name, value in values.items() if value is not None}
     return {name: list(value) if isinstance(value, Iterator) else value for name, value in given.items()}
 
 
-def truth(argument: str, value: Any) -> bool:
+def truth(argument: str, value: object) -> bool:
     """True or False."""
     if not isinstance(value, bool):
         raise InvalidType(f"{argument} must be True or False, got {value!r}")
@@ -128,7 +128,7 @@ def check_feasible(settings: Settings, k: int) -> None:
             )
 
 
-def arm_index(argument: str, arm: Any, k: int, names: tuple[str, ...] | None) -> int:
+def arm_index(argument: str, arm: object, k: int, names: tuple[str, ...] | None) -> int:
     """The index of an arm that a person gave by index or name."""
     if isinstance(arm, str):
         if names is None:
@@ -144,7 +144,7 @@ def arm_index(argument: str, arm: Any, k: int, names: tuple[str, ...] | None) ->
     return index
 
 
-def check_name(name: Any, names: tuple[str, ...] | list[str]) -> str:
+def check_name(name: object, names: tuple[str, ...] | list[str]) -> str:
     """A name for an arm, not yet taken."""
     if not isinstance(name, str):
         raise InvalidType(f"arms must be named by text, got {name!r} of type {type(name).__name__}")
@@ -187,7 +187,7 @@ def _check_shares(
     return found
 
 
-def _check_share(argument: str, value: Any) -> float:
+def _check_share(argument: str, value: object) -> float:
     share = real(argument, value, "a share of the rounds, such as 0.05")
     if not 0 < share <= 1:
         raise InvalidArgument(f"{argument} must lie above 0 and at most at 1, got {share}")
@@ -209,5 +209,5 @@ def _with_text(share: float | dict[int, float] | None) -> Any:
     return {str(arm): value for arm, value in share.items()} if isinstance(share, dict) else share
 
 
-def _with_numbers(value: Any) -> Any:
+def _with_numbers(value: object) -> Any:
     return {int(arm): share for arm, share in value.items()} if isinstance(value, dict) else value

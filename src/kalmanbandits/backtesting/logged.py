@@ -137,7 +137,7 @@ def is_log(names: Sequence[str]) -> bool:
 
 
 def read_log(
-    source: Any,
+    source: object,
     *,
     time: str | None = None,
     arm: str | None = None,
@@ -207,7 +207,7 @@ def read_log(
     )
 
 
-def _series(source: Any, delimiter: str | None) -> tuple[str, dict[str, Any]]:
+def _series(source: object, delimiter: str | None) -> tuple[str, dict[str, Any]]:
     if isinstance(source, (str, os.PathLike)):
         return str(source), dict(read_series(Path(source), delimiter))
     frame = frame_series(source)

@@ -86,7 +86,7 @@ def backtest(
     return judge(replay, fitted, policies, work.played, seed, left_out or {})
 
 
-def check_policies(policies: Any, replay: Replay) -> None:
+def check_policies(policies: object, replay: Replay) -> None:
     """Policies by name, at least one, each with as many arms as the table has columns."""
     if not isinstance(policies, Mapping) or not policies:
         raise InvalidType(

@@ -60,7 +60,7 @@ def reading(command: F) -> F:
 @reading
 @importing
 def backtest(
-    table: Path, out: Path | None, log: str | None, imports: tuple[Path, ...], **options: Any
+    table: Path, out: Path | None, log: str | None, imports: tuple[Path, ...], **options: object
 ) -> None:
     """Let every policy play TABLE (CSV, Parquet or Feather), and say which one to use, and how sure that is.
 
@@ -143,7 +143,7 @@ def play(replay: Any, origin: Any, folder: Path, title: str, options: dict[str, 
     help="Write the deviations from the columns' levels only.",
 )
 @reading
-def fit(table: Path, out: Path | None, dimensions: int, without_levels: bool, **options: Any) -> None:
+def fit(table: Path, out: Path | None, dimensions: int, without_levels: bool, **options: object) -> None:
     """Identify the linear Gaussian system behind TABLE, and write it for `check` and `run`.
 
     Prints its dimension, how long it remembers and how it swings, how much of each column is known one

@@ -144,25 +144,25 @@ def start_filter(memory: np.void, system: LinearGaussianSystem) -> None:
 
 
 @jit
-def take_in(memory: Any, arm: Any, reward: Any) -> Any:
+def correct_filter(memory: Any, arm: Any, reward: Any) -> Any:
     """`correct` on a memory with `filter_fields`."""
     return correct(memory.z, memory.U, memory.D, memory.actions[arm], memory.s2, reward, memory.K)
 
 
 @jit
-def move_on(memory: Any) -> None:
+def predict_filter(memory: Any) -> None:
     """`predict` on a memory with `filter_fields`."""
     predict(memory.z, memory.U, memory.D, memory.transition, memory.factor, memory.W, memory.w)
 
 
 @entry
 def _correct_once(memories: Any, arm: Any, reward: Any) -> Any:
-    return take_in(memories[0], arm, reward)
+    return correct_filter(memories[0], arm, reward)
 
 
 @entry
 def _predict_once(memories: Any) -> None:
-    move_on(memories[0])
+    predict_filter(memories[0])
 
 
 class KalmanFilter:

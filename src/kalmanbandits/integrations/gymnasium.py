@@ -130,7 +130,7 @@ class ReplayBandit(gymnasium.Env[Array, Any]):
 
     metadata = {"render_modes": []}  # noqa: RUF012 - Gymnasium's own declaration
 
-    def __init__(self, replay: Any) -> None:
+    def __init__(self, replay: object) -> None:
         self.replay = replay if isinstance(replay, Replay) else Replay(replay)
         self.observation_space, self.action_space = _spaces(self.replay.arms)
         self._round = -1
@@ -221,7 +221,7 @@ class LinearGaussianBanditVector(VectorEnv[Array, Any, Array]):
         self._round = 0
         return np.zeros((self.num_envs, 1)), {}
 
-    def step(self, actions: Any) -> tuple[Array, Array, Any, Any, Info]:
+    def step(self, actions: object) -> tuple[Array, Array, Any, Any, Info]:
         """Play an arm in every environment."""
         if self._round < 0:
             raise RoundError("step needs an episode under way (call reset() first)")

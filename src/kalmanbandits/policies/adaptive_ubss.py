@@ -30,8 +30,8 @@ from kalmanbandits.learning.shrinkage import (
 )
 from kalmanbandits.policies.arm_levels import (
     FORGET,
+    arm_level_fields,
     compare,
-    level_fields,
     note_level,
     plain_error,
     plain_score,
@@ -120,7 +120,7 @@ class AdaptiveUBSS(Policy):
             ("width", "f8"),  # z_{1−δ_e}
             *unit_fields(self.arms, OPENING),
             *centre_fields(),
-            *level_fields(self.arms),
+            *arm_level_fields(self.arms),
         ]
 
     def ranges(self) -> dict[str, Range]:

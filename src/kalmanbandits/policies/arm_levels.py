@@ -26,7 +26,7 @@ MARGIN = 1.01  # of the levels: where both predict alike, means that differ are 
 LEAST = 36.0  # mean squares that one error may count for; once there are more, as all before it together
 
 
-def level_fields(arms: int) -> list[Field]:
+def arm_level_fields(arms: int) -> list[Field]:
     """The levels, when each arm was last played, and how well levels and regression have predicted."""
     return [
         ("mean", "f8", (arms,)),

@@ -71,7 +71,7 @@ def _covariance_with(U: Any, D: Any, c: Any, out: Any) -> None:
 
 
 @routine
-def expected_maximum(level: Any, slope: Any, corner: Any) -> Any:
+def expected_envelope(level: Any, slope: Any, corner: Any) -> Any:
     """E max_b (level_b + slope_b ε) for ε ~ N(0, 1). The arrays (k) are used up."""
     k = level.shape[0]
     top = level[0]
@@ -117,7 +117,7 @@ def _score(memory: Any, arm: Any, key: Any, round: Any) -> Any:
     for b in range(memory.actions.shape[0]):
         memory.level[b] = dot(memory.ahead[b], memory.z)
         memory.slope[b] = dot(memory.ahead[b], memory.Pc) * scale
-    value = prediction + expected_maximum(memory.level, memory.slope, memory.corner)
+    value = prediction + expected_envelope(memory.level, memory.slope, memory.corner)
     return prediction, math.sqrt(variance), value
 
 

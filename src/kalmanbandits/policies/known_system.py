@@ -8,17 +8,13 @@ from typing import Any
 import numpy as np
 
 from kalmanbandits.compilation import Field, jit
-from kalmanbandits.filtering.kalman import filter_fields, move_on, start_filter, take_in
-from kalmanbandits.policies.spec import PROMISES, Policy
+from kalmanbandits.filtering.kalman import correct_filter, filter_fields, predict_filter, start_filter
+from kalmanbandits.policies.spec import PROMISES, Policy, Spec
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
 
 
-class KnownSystemPolicy(Policy):
-    """A policy with a field `system`, whose memory runs that system's Kalman filter.
-
-    An outlier, one reward of 1e6, moves the state estimate by the gain times that much; it decays at the rate
-    of the filter's closed loop.
-    """
+class KnowsSystem(Spec):
+    """A spec with a field `system`, which sets the number of arms."""
 
     system: LinearGaussianSystem
 
@@ -30,9 +26,17 @@ class KnownSystemPolicy(Policy):
         """Number of arms of the system."""
         return self.system.arms
 
+
+class KnownSystemPolicy(KnowsSystem, Policy):
+    """A policy with a field `system`, whose memory runs that system's Kalman filter.
+
+    An outlier, one reward of 1e6, moves the state estimate by the gain times that much; it decays at the rate
+    of the filter's closed loop.
+    """
+
     @property
     def unpromised(self) -> Mapping[str, str]:
-        """It trusts its system, whatever the rewards look like."""
+        """Every promise: it acts on its system, whatever the rewards are."""
         return dict.fromkeys(PROMISES, "it knows its system and trusts it")
 
     def fields(self) -> list[Field]:
@@ -47,11 +51,11 @@ class KnownSystemPolicy(Policy):
 @jit
 def update(memory: Any, arm: Any, reward: Any) -> None:
     """Correct by the reward, then move on to the next round."""
-    take_in(memory, arm, reward)
-    move_on(memory)
+    correct_filter(memory, arm, reward)
+    predict_filter(memory)
 
 
 @jit
 def skip(memory: Any, arm: Any) -> None:
     """Predict through a round whose reward never came."""
-    move_on(memory)
+    predict_filter(memory)

@@ -13,7 +13,7 @@ from kalmanbandits.errors import positive, whole
 from kalmanbandits.policies.arm_levels import plain_score
 from kalmanbandits.policies.random import chance
 from kalmanbandits.policies.spec import Memory, Policy, Range, check_arms
-from kalmanbandits.policies.ubss import UBSS, predict, with_new_codes
+from kalmanbandits.policies.ubss import UBSS, predict_arm, with_new_codes
 from kalmanbandits.policies.verbs import KERNELS, register_kernel
 from kalmanbandits.streams import POLICY, normal
 
@@ -97,7 +97,7 @@ def _score(memory: Any, arm: Any, key: Any, round: Any) -> Any:
     if memory.plain:
         prediction, deviation = plain_score(memory, arm, 1.0)
     else:
-        prediction, deviation = predict(memory, arm)
+        prediction, deviation = predict_arm(memory, arm)
         deviation *= memory.deviations
     draw = normal(key, POLICY, round * memory.pulls.shape[0] + arm)
     return prediction, deviation, prediction + deviation * draw

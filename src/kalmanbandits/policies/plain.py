@@ -52,7 +52,7 @@ class PlainPolicy(Policy):
 
     attends_every_round: ClassVar[bool] = True
 
-    def __init_subclass__(cls, **keywords: Any) -> None:
+    def __init_subclass__(cls, **keywords: object) -> None:
         super().__init_subclass__(**keywords)
         cls.kernel = "PlainPolicy"
 

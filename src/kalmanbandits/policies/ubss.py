@@ -18,8 +18,8 @@ from kalmanbandits.learning.level import centre_fields, start_centre, step_of_le
 from kalmanbandits.learning.ridge import staleness
 from kalmanbandits.policies.adaptive_ubss import AUTO, AdaptiveUBSS
 from kalmanbandits.policies.arm_levels import (
+    arm_level_fields,
     compare,
-    level_fields,
     note_level,
     plain_error,
     plain_score,
@@ -96,7 +96,7 @@ class UBSS(Policy):
     B_R: float = 1.0
     B_G: float = 1.0
 
-    def __new__(cls, **parameters: Any) -> Any:
+    def __new__(cls, **parameters: object) -> Any:
         """`window="auto"` makes an `AdaptiveUBSS`, which has no use for the constants of the paper."""
         if isinstance(parameters.get("window"), str) and parameters["window"] == AUTO:
             return _adaptive(**parameters)
@@ -214,7 +214,7 @@ class UBSS(Policy):
             *((name, "f8") for name in numbers),
             *unit_fields(k, OPENING if self.scale_free else 1),
             *centre_fields(),
-            *level_fields(k),
+            *arm_level_fields(k),
         ]
 
     def ranges(self) -> dict[str, Range]:
@@ -290,7 +290,7 @@ def with_new_codes(memory: Memory, grown: Memory, window: int) -> Memory:
 
 
 @jit
-def predict(memory: Any, arm: Any) -> Any:
+def predict_arm(memory: Any, arm: Any) -> Any:
     """(prediction, √(Ξ'V⁻¹Ξ) times σ̂) of an arm by its model, in the rewards' unit."""
     c, Xi = memory.code, memory.Xi
     q = quadratic(memory.U[c, arm], memory.D[c, arm], Xi)
@@ -311,7 +311,7 @@ def _score(memory: Any, arm: Any, key: Any, round: Any) -> Any:
         return prediction, uncertainty, prediction + uncertainty
     if memory.N[memory.code, arm] == 0:
         return math.nan, math.inf, math.inf
-    prediction, spread = predict(memory, arm)
+    prediction, spread = predict_arm(memory, arm)
     uncertainty = memory.width[memory.code, arm] * spread
     return prediction, uncertainty, prediction + uncertainty
 

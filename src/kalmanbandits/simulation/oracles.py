@@ -9,15 +9,22 @@ from typing import Any
 import numpy as np
 
 from kalmanbandits.compilation import Field, jit
-from kalmanbandits.filtering.kalman import dot, filter_fields, move_on, quadratic, start_filter, take_in
-from kalmanbandits.policies.spec import Spec
+from kalmanbandits.filtering.kalman import (
+    correct_filter,
+    dot,
+    filter_fields,
+    predict_filter,
+    quadratic,
+    start_filter,
+)
+from kalmanbandits.policies.known_system import KnowsSystem
 from kalmanbandits.policies.verbs import register_kernel
 from kalmanbandits.streams import EVERY_ARM, normal
-from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
 
 @dataclass(frozen=True)
-class Oracle(Spec):
+class Oracle(KnowsSystem):
     """A player of `simulate` that sees the mean rewards; `Agent` refuses it.
 
     Parameters
@@ -27,14 +34,6 @@ class Oracle(Spec):
     """
 
     system: LinearGaussianSystem
-
-    def __post_init__(self) -> None:
-        self._set(system=check_system(self.system))
-
-    @property
-    def arms(self) -> int:  # type: ignore[override]
-        """Number of arms of the system."""
-        return self.system.arms
 
 
 @dataclass(frozen=True)
@@ -91,8 +90,8 @@ def _see_every_arm(memory: Any, means: Any, key: Any, round: Any) -> None:
     if memory.begun:  # the rewards of the round before are all in
         for a in range(k):
             eta = normal(key, EVERY_ARM, (round - 1) * k + a)
-            take_in(memory, a, memory.means[a] + math.sqrt(memory.s2) * eta)
-        move_on(memory)
+            correct_filter(memory, a, memory.means[a] + math.sqrt(memory.s2) * eta)
+        predict_filter(memory)
     memory.begun = 1
     _see(memory, means, key, round)
 

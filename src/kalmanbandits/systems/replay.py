@@ -55,13 +55,13 @@ class Replay:
 
     def __init__(
         self,
-        table: Any,
+        table: object,
         *,
         columns: Sequence[str] | None = None,
         drop: Sequence[str] | None = None,
         index: str | None = None,
         minimize: bool = False,
-        available: Any = None,
+        available: object = None,
         delimiter: str | None = None,
         header: bool | None = None,
     ) -> None:
@@ -74,7 +74,7 @@ class Replay:
         self.off = _frozen(self._off(available, delimiter))
         self.masked = available is not None
 
-    def _off(self, available: Any, delimiter: str | None) -> Any:
+    def _off(self, available: object, delimiter: str | None) -> Any:
         """Which arms cannot be chosen, from a mask or from the rows before each row."""
         if available is None:
             return off_after_gaps(self.table) if self.missing else np.zeros(self.table.shape, np.bool_)
@@ -158,7 +158,7 @@ class Replay:
         return f"Replay(rounds={self.rounds}, arms={self.arms}, missing={self.missing})"
 
 
-def _read(table: Any, wanted: Wanted, delimiter: str | None, header: bool | None) -> Table:
+def _read(table: object, wanted: Wanted, delimiter: str | None, header: bool | None) -> Table:
     if isinstance(table, (str, os.PathLike)):
         return read_file(Path(table), wanted, delimiter, header)
     frame = frame_series(table)

@@ -88,7 +88,7 @@ def check_table(table: Table, name: str) -> Table:
     return Table(result, names, index)
 
 
-def from_array(source: Any) -> Table:
+def from_array(source: object) -> Table:
     """A table without names, from whatever NumPy takes for an array of numbers; masked cells are missing."""
     if isinstance(source, (list, tuple)):
         source = [_unmasked(row) for row in source]  # NumPy itself would drop the masks
@@ -106,7 +106,7 @@ def from_array(source: Any) -> Table:
     return Table(values, numbered(values.shape[1]))
 
 
-def _unmasked(row: Any) -> Any:
+def _unmasked(row: object) -> Any:
     if isinstance(row, np.ma.MaskedArray):
         return np.ma.filled(row.astype(np.float64), np.nan)
     if isinstance(row, (list, tuple)):
@@ -150,7 +150,7 @@ def from_columns(
     return Table(values, tuple(names[j] for j in places.arms), index)
 
 
-def _kind(cells: Any) -> str:
+def _kind(cells: object) -> str:
     dtype = getattr(cells, "dtype", None)
     return dtype.kind if isinstance(dtype, np.dtype) else "M" if getattr(dtype, "kind", "") == "M" else "O"
 
@@ -203,7 +203,7 @@ def _known(name: str, names: Sequence[str], column: str) -> None:
         raise TableError(f"{name} has no column {column!r} (it has {', '.join(map(repr, names))})")
 
 
-def not_a_number(name: str, place: str, column: str, cell: Any) -> TableError:
+def not_a_number(name: str, place: str, column: str, cell: object) -> TableError:
     """The error for a cell that holds something else."""
     shown = repr(cell) if len(repr(cell)) <= 40 else repr(cell)[:38] + "…"
     way = "leave the column out by drop=[…], --drop, or the cell empty if its reward never came"
@@ -212,7 +212,7 @@ def not_a_number(name: str, place: str, column: str, cell: Any) -> TableError:
     return TableError(f"{name}: {place}, column {column!r} must be a number, got {shown} ({way})")
 
 
-def infinite_cell(name: str, place: str, column: str, cell: Any) -> TableError:
+def infinite_cell(name: str, place: str, column: str, cell: object) -> TableError:
     """The error for a cell without a finite number."""
     return TableError(
         f"{name}: {place}, column {column!r} must be finite, got {cell} "
