@@ -134,7 +134,7 @@ def filter_fields(system: LinearGaussianSystem) -> list[Field]:
 
 
 def start_filter(memory: np.void, system: LinearGaussianSystem) -> None:
-    """Write the system and its initial law into a fresh memory with `filter_fields`."""
+    """Write the system and its initial distribution into a fresh memory with `filter_fields`."""
     memory["transition"] = system.transition
     memory["actions"] = system.actions
     memory["factor"] = semidefinite_cholesky(system.process_noise)

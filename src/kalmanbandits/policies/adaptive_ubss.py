@@ -56,7 +56,7 @@ class AdaptiveUBSS(Policy):
 
         Ĝ_{a|𝐜,s}   shrunk towards Ĝ of the same arm and the s − 1 newest actions of 𝐜 (`learning.shrinkage`)
         loss_s ← 0.999 loss_s + (X − Ĝ_{a|𝐜,s}'Ξ)²      before X is learned from; the least one decides
-        index_a = Ĝ_{a|𝐜,s}'Ξ + z_{1−δ_e} √Var(Ĝ_{a|𝐜,s}'Ξ)          z the quantile of the normal law
+        index_a = Ĝ_{a|𝐜,s}'Ξ + z_{1−δ_e} √Var(Ĝ_{a|𝐜,s}'Ξ)          z the quantile of the normal distribution
 
     for windows s = 1 to 4, fewer with many arms. Like `UBSS` it works in standard units around an estimated
     level, so that neither unit nor level of the rewards matters, and acts on the arms' levels where no window

@@ -54,7 +54,7 @@ class UBSS(Policy):
       arm, the variance of that arm there is multiplied by 1 + (n/200)²: no arm is abandoned for ever.
     * `"printed"`: e + b, equations (e_probabilistic_bound) and (b_probabilistic_bound):
       B_R √(2 log(1/δ_e) + log det V/λ^s) + √N (B_c B_R/δ_b) √tr(I − λV⁻¹) + λ √tr(V⁻¹) B_G.
-    * `"gaussian"`: the same e, with b from the Gaussian law of β (erratum 15):
+    * `"gaussian"`: the same e, with b from the Gaussian distribution of β (erratum 15):
       √N B_c B_R √(2 log(2N/δ_b)) min(1, √tr(I − λV⁻¹)) + min(√λ, λ√tr(V⁻¹)) B_G.
     * `"none"`: 0. Without `lambda_` otherwise as `"scaled"`, with it as the two above.
 

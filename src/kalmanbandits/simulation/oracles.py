@@ -69,7 +69,7 @@ class FullInformation(Oracle):
         return [*filter_fields(self.system), ("means", "f8", (self.arms,)), ("begun", "i8")]
 
     def start(self, memory: np.void) -> None:
-        """The system's initial law."""
+        """The system's initial distribution."""
         start_filter(memory, self.system)
 
 

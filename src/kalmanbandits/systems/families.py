@@ -119,8 +119,8 @@ def random_walk(
 
         z_a(t+1) = z_a(t) + ξ_a(t),   X = z_a + η,   z_a(0) ~ N(`initial_mean`, `initial_variance`)
 
-    There is no stationary law: the start is given, variances grow linearly, and regret only means something
-    over a finite horizon. `check()` says which of the paper's assumptions fail for that.
+    There is no stationary distribution: the initial one is given, variances grow linearly, and regret has a
+    meaning over a finite horizon only. `check()` lists the assumptions of the paper that fail.
 
     Reference: the Brownian restless bandits of the introduction; Assumption 1 as printed, ρ(Γ) ≤ 1.
 
@@ -320,7 +320,7 @@ def random_stable(
     """
     k = whole("arms", arms, 1, _SIZE, below=_LARGEST)
     d = whole("dimension", dimension, 1, _SIZE, below=_LARGEST)
-    radius = probability("spectral_radius", spectral_radius, "at 1 there is no stationary law")
+    radius = probability("spectral_radius", spectral_radius, "at 1 there is no stationary distribution")
     s2 = positive("noise_variance", noise_variance, _VARIANCE)
     ratios = _per("signal_to_noise", signal_to_noise, k, "arm")
     if ratios.min() <= 0:

@@ -90,7 +90,7 @@ def best_obtainable(
 ) -> Bracket:
     """Bracket the best obtainable regret per round over `rounds` rounds.
 
-    From below exactly, for a system that starts in its stationary law; where it starts elsewhere, by
+    From below exactly, for a system that starts in its stationary distribution; where it starts elsewhere, by
     simulating the filter that sees every arm. From above by simulation, with its standard error.
 
     Parameters
