@@ -1,4 +1,4 @@
-"""Agent: a policy at work."""
+"""Agent: a policy used online."""
 
 from __future__ import annotations
 

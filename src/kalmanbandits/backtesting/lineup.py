@@ -1,4 +1,4 @@
-"""Who plays a backtest: every policy of the library, with the settings it comes with."""
+"""The policies of a backtest: every policy of the library, with its default parameters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ class LineUp(NamedTuple):
 def line_up(
     replay: Replay, names: Sequence[str] | None = None, system: LinearGaussianSystem | None = None
 ) -> LineUp:
-    """Every policy that makes sense on a table, one's own among them, or those named, with standard settings.
+    """List the policies for a table, with their default parameters: all that can play it, or those named.
+
+    Policies of your own whose modules have been imported are among them.
 
     Parameters
     ----------
@@ -38,14 +40,14 @@ def line_up(
     names : list of str, optional
         Only these policies.
     system : LinearGaussianSystem, optional
-        For the policies that know their system; they play only if it is given. One whose memory would exceed
-        100 MiB does not play. SlidingWindowUCB, which has no standard window, gets the 4√(T log T) of its
-        authors.
+        For the policies that know their system; they are left out without it. Policies whose memory would
+        exceed 100 MiB are left out too. SlidingWindowUCB, which has no default window, gets its authors'
+        4√(T log T).
 
     Returns
     -------
     LineUp
-        Who plays, and why the others do not.
+        The policies, and why the others are left out.
 
     >>> found = line_up(Replay([[1.0, 2.0], [2.0, 1.0], [1.0, 1.0]]), ["UCB", "KalmanGreedy"])
     >>> found.policies

@@ -42,7 +42,7 @@ ROLES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Log:
-    """Choices (indices of `arms`), their rewards and probabilities, in order of time, (n,) each."""
+    """Logged choices (indices of `arms`), their rewards and probabilities, in order of time, (n,) each."""
 
     arms: tuple[str, ...]
     choices: Any
@@ -158,7 +158,7 @@ def read_log(
     minimize : bool
         The rewards are costs.
     delimiter : str, optional
-        What separates the cells of a CSV file.
+        Separator of the cells of a CSV file.
 
     Returns
     -------
@@ -248,17 +248,17 @@ def _numbers(name: str, series: Mapping[str, Any], column: str | None, role: str
 
 
 def evaluate(log: Log, policies: Mapping[str, Policy] | None = None, seed: int = 0) -> list[Estimate]:
-    """Estimate what fixed arms, and rules that were settled beforehand, earn per round.
+    """Estimate the reward per round of fixed arms, and of policies that do not learn.
 
     Parameters
     ----------
     log : Log
         With propensities.
     policies : dict of str to Policy, optional
-        `Random`, or policies that know their system: these follow the log, and the estimate is of what they
-        would choose next. Policies that learn are refused.
+        `Random`, or policies that know their system: their filter is updated with the logged rewards, and the
+        estimate is for their next choice. Policies that learn are refused.
     seed : int
-        Of the policies' chance.
+        Seed of the randomised policies.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Playing a table: every policy on the same rows, as many runs as chance asks for."""
+"""Playing a table: every policy on the same rows, randomised ones in several runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def backtest(
     left_out: Mapping[str, str] | None = None,
     fitted: int = 0,
 ) -> Backtest:
-    """Let every policy play the table, and compare what they earned.
+    """Run every policy on a table, and compare what they earned.
 
     A choice in row t depends on the rows before t alone: an `Agent` of the same policy and seed that is given
     the same rewards makes the same choices as run 0.
@@ -43,21 +43,21 @@ def backtest(
     replay : Replay
         The table.
     policies : dict of str to Policy
-        Who plays, by name.
+        The policies, by name.
     runs : int
-        How often policies play in which chance matters; the others play once. One that refits a model on its
-        way (LearnedKalman) plays long tables less often: 50 000 rounds in all.
+        Runs of each randomised policy; the others play once. A policy that refits a model (LearnedKalman) has
+        fewer runs on long tables: 50 000 rounds in all.
     seed : int
-        Of the policies' chance.
+        Seed of the randomised policies.
     threads : int, optional
-        At most so many policies at a time; by default as many as there are cores.
+        The most policies to run at a time; by default the number of cores.
     progress : callable, optional
-        Called now and then with the rounds done and those wanted.
+        Called about ten times per second with the rounds done and the rounds in all.
     left_out : dict of str to str, optional
-        Who does not play, and why: for the report.
+        Policies that do not take part, each with the reason, for the report.
     fitted : int
-        To how many of the first rows the systems of the policies that know one were fitted. Then only the
-        rows after these count, for everybody: policies that know a system begin there, those that learn have
+        Number of first rows to which the systems of the policies that know one were fitted. Then every policy
+        is evaluated on the rows after these: policies that know a system start there, those that learn have
         played the rows before.
 
     Returns

@@ -1,4 +1,4 @@
-"""What a backtest says, in plain words, and how surely.
+"""The recommendation of a backtest, in words, with its uncertainty.
 
 The best of a dozen policies looks better than it is, because it was picked by looking. So every sentence
 about who is better rests on intervals that hold for all policies at once; the lines of the table on
@@ -42,7 +42,7 @@ class Recommendation:
 
 
 def recommend(result: Backtest) -> Recommendation:
-    """The best policy that is shown to earn more than always choosing the best arm in hindsight, if any is.
+    """Recommend the best policy that is shown to earn more than the best fixed arm in hindsight, if any is.
 
     Parameters
     ----------

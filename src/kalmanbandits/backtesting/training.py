@@ -15,7 +15,7 @@ FEWEST = 3  # rows to fit
 
 
 class Trained(NamedTuple):
-    """A system, and the number of first rows it was fitted to: `backtest` judges by the others alone."""
+    """A system, and the number of first rows it was fitted to: `backtest` evaluates on the others alone."""
 
     system: LinearGaussianSystem
     rows: int
@@ -35,8 +35,8 @@ def train(replay: Replay, rows: int | None = None) -> Trained:
     Returns
     -------
     Trained
-        `line_up(replay, system=trained.system)` lets the policies play that know a system, and
-        `backtest(…, fitted=trained.rows)` judges everybody by the rows that the fit has not seen.
+        `line_up(replay, system=trained.system)` includes the policies that know a system, and
+        `backtest(…, fitted=trained.rows)` evaluates every policy on the rows that the fit has not seen.
 
     >>> rng = np.random.default_rng(0)
     >>> table = np.sin(np.arange(300)[:, None] / 5 + [0.0, 2.0]) + 0.1 * rng.standard_normal((300, 2))

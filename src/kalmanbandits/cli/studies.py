@@ -130,8 +130,8 @@ def plan(study: str, runs: int | None, quick: bool, jobs: int | None, imports: t
 def merge(folders: tuple[Path, ...], out: Path | None, imports: tuple[Path, ...]) -> None:
     """Join the stores in FOLDERS, which hold different runs of one study: shards, or runs numbered apart.
 
-    Without --out the others are added to the first store. Nothing is run, and the others are only read. Stores
-    that share a run, or are of different studies or versions, are refused.
+    Without --out the others are added to the first store. Nothing is run, and the others are only read.
+    Stores that share a run, or are of different studies or versions, are refused.
 
     \b
     Examples:

@@ -34,8 +34,7 @@ try:
     from gymnasium.vector.utils import batch_space
 except ImportError as error:
     raise ImportError(
-        "kalmanbandits.integrations.gymnasium needs gymnasium 1.1 or later "
-        f"(pip install 'kalmanbandits[gym]'): {error}"
+        f"kalmanbandits.integrations.gymnasium needs gymnasium 1.1 or later (pip install gymnasium): {error}"
     ) from error
 
 NAME, TABLE_NAME = "kalmanbandits/LinearGaussianBandit-v0", "kalmanbandits/ReplayBandit-v0"

@@ -55,10 +55,10 @@ class Rexp3(Policy):
         self._set(
             arms=check_arms(self.arms),
             batch=whole("batch", self.batch, 1, "the number of rounds between restarts"),
-            gamma=positive("gamma", self.gamma, "the share of blind play"),
+            gamma=positive("gamma", self.gamma, "the share of uniform play"),
         )
         if self.gamma > 1:
-            raise InvalidArgument(f"gamma must be at most 1, got {self.gamma} (the share of blind play)")
+            raise InvalidArgument(f"gamma must be at most 1, got {self.gamma} (the share of uniform play)")
 
     @classmethod
     def for_variation(cls, arms: int, rounds: int, variation: float) -> Self:

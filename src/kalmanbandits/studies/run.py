@@ -88,12 +88,12 @@ def run_study(
     backend: str = "cpu",
     shard: Shard = EVERYTHING,
 ) -> Results:
-    """Play what is missing of `study` in `folder`.
+    """Run what is missing of `study` in `folder`.
 
-    Killed at any moment and called again, it goes on where it was; the numbers are the same bits however
-    often that happened and whatever `jobs` is. A store of the same study with fewer runs, policies or systems
-    grows: what it holds is kept, and only the rest is played. A Ctrl-C or an error stops the threads within a
-    moment and keeps every finished chunk.
+    Killed at any moment and called again, it continues; the results are the same bits however often that
+    happened and for every value of `jobs`. A store of the same study with fewer runs, policies or systems
+    grows: only what is missing is run. A Ctrl-C or an error stops the threads within a moment and keeps every
+    finished chunk.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def run_study(
     jobs
         The number of threads (default: all cores).
     resume
-        False starts anew.
+        False starts from scratch.
     progress
         `progress(done, total)` is called about ten times a second from the calling thread, in rounds times
         policies; the first call says what was there already.

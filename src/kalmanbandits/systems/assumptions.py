@@ -110,8 +110,8 @@ def _note(entry: Assumption, width: int) -> str:
 def check(system: LinearGaussianSystem) -> AssumptionReport:
     """Hold every assumption of the paper, and Lemma 1, against a system.
 
-    Levels, which a fitted system carries in a state that is always 1, are told apart first: the assumptions
-    are about the deviations from them.
+    Levels, which a fitted system carries in a constant state, are set apart first: the assumptions are about
+    the deviations from them.
 
     Reference: Assumptions 1 to 6 and Lemma 1.
 

@@ -21,14 +21,13 @@ from kalmanbandits.systems.tables import Table, Wanted, check_table, from_array,
 class Replay:
     """A table of rewards that policies play as they would have played the past.
 
-    Missing cells (NaN, empty, masked) are rewards that never come: a policy that picks one is told so
-    (`skip`). What can be chosen in a row follows from the rows before it (`off`), or from `available`.
-    Nobody knows what a missing cell would have paid. Where a number is needed, for regret, it counts as the
-    mean of the cells that are present in its row: picking it is neither a gain nor a loss against picking one
-    of those at random. A row without any cell counts for nobody.
+    Missing cells (NaN, empty, masked) are rewards that never come: a policy that chooses one learns nothing
+    (`skip`). Which arms are available in a row follows from the rows before it (`off`), or from `available`.
+    In the regret a missing cell counts as the mean of the cells that are present in its row: choosing it is
+    neither a gain nor a loss against choosing one of those at random. A row without any cell does not count.
 
-    `simulate` takes a replay where it takes a system. It assumes that the choices would not have changed the
-    rewards: right for prices and weather, wrong where an arm wears out by being played.
+    `simulate` accepts a replay in place of a system. It assumes that the choices would not have changed the
+    rewards: true of prices and weather, false where an arm wears out by being played.
 
     Parameters
     ----------
@@ -37,14 +36,14 @@ class Replay:
     columns, drop : list of str, optional
         The columns to take as arms, or those to leave out.
     index : str, optional
-        The column that says when. Dates are recognised without being named, and so is a first column that
-        has no name, or one such as `time`, and rises. "" means that there is none.
+        The column of times. By default a column of dates, or a first column of increasing numbers without a
+        name or with one such as `time`; "" for none.
     minimize : bool
         The cells are costs: `table` holds their negatives.
     available : array, data frame or path, optional
-        Rounds × arms of 0 and 1: which arms can be chosen. By default arms are off in long gaps.
+        Rounds × arms of 0 and 1: which arms can be chosen. By default arms are unavailable in long gaps.
     delimiter, header : optional
-        What a CSV file has, where it cannot be told from the file.
+        Of a CSV file, where they cannot be found out from it.
 
     >>> replay = Replay([[1.0, 3.0], [2.0, float("nan")], [5.0, 4.0]])
     >>> replay

@@ -106,9 +106,7 @@ def _arrow_series(path: Path, content: bytes) -> Series:
         import pyarrow  # type: ignore[import-untyped]
         from pyarrow import ipc, parquet
     except ImportError:
-        raise InvalidArgument(
-            f"{path} is a {kind} file, which needs pyarrow (pip install 'kalmanbandits[data]')"
-        ) from None
+        raise InvalidArgument(f"{path} is a {kind} file, which needs pyarrow (pip install pyarrow)") from None
     try:
         if kind == "Parquet":
             file = parquet.ParquetFile(io.BytesIO(content))
