@@ -157,6 +157,7 @@ def test_gaps_reach_it() -> None:
     [
         (Returns, 2, "an arm from 0 to 1, got 2"),
         (Returns, (1.0,), "an arm or 2 numbers"),
+        (Returns, "b", "an arm or 2 numbers"),
         (Returns, (1.0, math.nan), "none of them NaN"),
         (Draws, (0.0, 0.0), "2 probabilities, finite and not all zero"),
         (Draws, (0.5, -0.5), "2 probabilities"),

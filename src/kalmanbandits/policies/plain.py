@@ -151,7 +151,10 @@ class PlainPolicy(Policy):
                 raise InvalidArgument(f"select must return an arm from 0 to {k - 1}, got {arm}")
             plan[arm] = 1.0
         else:
-            plan = np.asarray(answer, np.float64)
+            try:
+                plan = np.asarray(answer, np.float64)
+            except (TypeError, ValueError):  # text, say, or lists of several lengths
+                plan = np.full(0, math.nan)
             if plan.shape != (k,) or np.isnan(plan).any():
                 raise InvalidArgument(
                     f"select must return an arm or {k} numbers, none of them NaN, got {answer!r}"
