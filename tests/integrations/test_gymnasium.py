@@ -101,7 +101,7 @@ def test_refusals() -> None:
         env.step(0)
     with pytest.raises(InvalidArgument, match="rounds must be at least 1"):
         LinearGaussianBandit(SYSTEM, 0)
-    with pytest.raises(InvalidType, match="system must be a LinearGaussianSystem"):
+    with pytest.raises(InvalidType, match="system must be of type LinearGaussianSystem"):
         LinearGaussianBandit("rotation")  # type: ignore[arg-type]
 
 

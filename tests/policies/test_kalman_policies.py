@@ -85,5 +85,5 @@ def test_indices_equal_those_of_a_filter_written_out(system):
 
 def test_a_policy_that_knows_its_system_needs_one():
     for cls in (KalmanGreedy, KalmanUCB, KalmanLookahead):
-        with pytest.raises(InvalidArgument, match="system must be a LinearGaussianSystem, got 2"):
+        with pytest.raises(InvalidArgument, match="system must be of type LinearGaussianSystem, got 2"):
             cls(2)
