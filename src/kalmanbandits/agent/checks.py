@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from kalmanbandits.agent.settings import Arm, arm_index, check_feasible, check_n
 from kalmanbandits.agent.tickets import Ticket
 from kalmanbandits.errors import InvalidArgument, InvalidType, KalmanBanditsError, RoundError, whole
 from kalmanbandits.policies.spec import Spec
-from kalmanbandits.systems.replay import Replay
+from kalmanbandits.systems.replay import check_replay
 
 WILL_NOT_COME = "call expire(ticket) for a reward that will never come"
 
@@ -169,8 +168,7 @@ def addition(play: Play, name: Any) -> str | None:
 
 def replay(play: Play, table: Any) -> None:
     """Whether an agent can play a table now."""
-    if not isinstance(table, Replay):
-        raise InvalidType(f"replay must be a Replay, got {table!r} (such as Replay('rewards.csv'))")
+    check_replay(table)
     if table.arms != play.policy.arms:
         raise InvalidArgument(
             f"replay must have a column for each of the {play.policy.arms} arms, got {table.arms} columns"
@@ -181,14 +179,6 @@ def replay(play: Play, table: Any) -> None:
         raise InvalidArgument("replay must hold rewards, got costs (make the agent with minimize=True)")
     if play.open is not None or play.pending.count:
         raise RoundError("warm_start needs every round closed (call it before the first choice)")
-
-
-def folder(path: Any) -> Path:
-    """The folder of a journal."""
-    try:
-        return Path(path)
-    except TypeError:
-        raise InvalidType(f"path must be the path of a folder, got {path!r}") from None
 
 
 def founding(where: Any, founded: dict[str, Any], given: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from kalmanbandits.errors import InvalidArgument, InvalidType, real, whole
+from kalmanbandits.errors import InvalidArgument, InvalidType, real, truth, whole
 from kalmanbandits.policies.spec import nearest
 
 Arm = int | str  # an arm as people give it: its index, or its name where the arms have names
@@ -82,7 +82,7 @@ def check_settings(
     clip: float | None = None,
 ) -> Settings:
     """The settings of an agent of `k` arms, from what a person gave."""
-    truth("minimize", minimize)
+    minimize = truth("minimize", minimize)
     names = None if arms is None else _check_names(arms, k)
     least = _check_shares("minimum_share", minimum_share, k, names)
     most = _check_shares("maximum_share", maximum_share, k, names)
@@ -102,13 +102,6 @@ def given_settings(**values: Any) -> dict[str, Any]:
     """Those that a person gave, each of which can be read more than once."""
     given = {name: value for name, value in values.items() if value is not None}
     return {name: list(value) if isinstance(value, Iterator) else value for name, value in given.items()}
-
-
-def truth(argument: str, value: Any) -> bool:
-    """True or False."""
-    if not isinstance(value, bool):
-        raise InvalidType(f"{argument} must be True or False, got {value!r}")
-    return value
 
 
 def check_feasible(settings: Settings, k: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kalmanbandits.errors import Array
+from kalmanbandits.errors import Array, whole
 from kalmanbandits.policies.spec import Policy
 from kalmanbandits.statistics.intervals import Interval
 from kalmanbandits.statistics.long_run import long_run, mean_interval, ratio_interval
@@ -96,7 +96,7 @@ class Backtest:
 
         "better", "worse", or "open" where the interval holds 0.
         """
-        lead = self.lead_of_all[p]
+        lead = self.lead_of_all[self._place(p)]
         return "better" if lead.above(0.0) else "worse" if lead.below(0.0) else "open"
 
     def gains(self) -> Array:
@@ -106,11 +106,14 @@ class Backtest:
 
     def frequencies(self, p: int) -> int:
         """On how many frequencies the interval of a policy rests: few where its gains remember long."""
-        return long_run(self.gains()[p]).degrees
+        return long_run(self.gains()[self._place(p)]).degrees
+
+    def _place(self, p: int) -> int:
+        return whole("p", p, 0, "the place of a policy in names", below=len(self.policies))
 
     def over_time(self, points: int = POINTS) -> tuple[Any, Array]:
         """The summed gain over the best fixed arm up to some rounds: rounds (n,), gains (policies, n)."""
-        T = self.replay.rounds
+        T, points = self.replay.rounds, whole("points", points, 1)
         at = np.unique(np.linspace(1, T, min(points, T)).round().astype(np.int64))
         return at, np.cumsum(self.gains(), axis=1)[:, at - 1]
 

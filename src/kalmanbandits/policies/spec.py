@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from kalmanbandits.errors import InvalidArgument, InvalidType, whole
+from kalmanbandits.errors import InvalidArgument, InvalidType, mapping, shown, whole
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
 Memory = np.ndarray[Any, np.dtype[np.void]]
@@ -221,10 +221,12 @@ class Spec:
     @staticmethod
     def from_dict(values: dict[str, Any]) -> Spec:
         """The description that `to_dict` wrote."""
-        parameters = dict(values)
+        parameters = dict(mapping("values", values, "such as what to_dict returns"))
         name = parameters.pop("policy", None)
-        if name not in Spec.known:
-            raise InvalidArgument(f"policy must name a policy, got {name!r}{nearest(str(name), Spec.known)}")
+        if not isinstance(name, str) or name not in Spec.known:
+            raise InvalidArgument(
+                f"policy must name a policy, got {shown(name)}{nearest(str(name), Spec.known)}"
+            )
         cls = Spec.known[name]
         allowed = parameters_of(cls)
         for parameter in parameters:
@@ -285,7 +287,7 @@ def check_system(system: Any) -> LinearGaussianSystem:
     """A system, for policies that know theirs."""
     if not isinstance(system, LinearGaussianSystem):
         raise InvalidType(
-            f"system must be a LinearGaussianSystem, got {system!r} "
+            f"system must be a LinearGaussianSystem, got {shown(system)} "
             "(a policy that need not know the system: UBSS(arms=…))"
         )
     return system

@@ -31,7 +31,7 @@ from importlib import resources
 from os import PathLike
 from pathlib import Path
 
-from kalmanbandits.errors import InvalidArgument, whole
+from kalmanbandits.errors import InvalidArgument, file_path, instance, mapping, shown, whole
 from kalmanbandits.policies.spec import nearest
 from kalmanbandits.simulation.simulate import check_checkpoints
 from kalmanbandits.studies.document.cells import Cell, read_cells
@@ -136,8 +136,8 @@ def load_study(path: str | PathLike[str], changes: Changes | None = None) -> Stu
     Study
         A `StudyError` names file, line, key and value of what is wrong.
     """
-    path = Path(path)
-    return parse_study(read_document(path), changes, name=str(path), folder=path.parent)
+    file = file_path("path", path, "of a TOML file")
+    return parse_study(read_document(file), changes, name=str(file), folder=file.parent)
 
 
 def parse_study(
@@ -183,7 +183,15 @@ def parse_study(
     >>> list(study.cells[0].policies)
     ['UBSS window=1', 'UBSS window=2']
     '''
-    source, changes = Source(text, name), changes or Changes()
+    instance("text", text, str, "TOML; load_study reads a file")
+    instance("name", name, str)
+    changes = (
+        Changes() if changes is None else instance("changes", changes, Changes, "such as Changes(runs=10)")
+    )
+    folder = None if folder is None else file_path("folder", folder)
+    if files is not None:
+        mapping("files", files, "the texts of system files by their names")
+    source = Source(text, name)
     data = changes.apply(source)
     for key in data:
         if key not in KEYS:
@@ -233,8 +241,9 @@ def library_study(name: str) -> Path:
     """
     folder = Path(str(resources.files("kalmanbandits.studies"))) / "library"
     known = sorted(path.stem for path in folder.glob("*.toml"))
-    if name not in known:
-        raise StudyError(f"study must be a TOML file or one of {known}, got {name!r}{nearest(name, known)}")
+    if not isinstance(name, str) or name not in known:
+        hint = nearest(str(name), known)
+        raise StudyError(f"name must be that of a study of the library, got {shown(name)}{hint}")
     return folder / f"{name}.toml"
 
 
