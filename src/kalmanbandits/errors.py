@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 T = TypeVar("T")
+LARGEST = 1e100  # beyond it squares and sums of them leave the range of floats
 _LONGEST = 200  # characters of a value in a message
 
 
@@ -87,7 +88,7 @@ def whole(name: str, value: object, at_least: int, hint: str = "", *, below: int
     return number
 
 
-def real(name: str, value: object, hint: str = "") -> float:
+def real(name: str, value: object, hint: str = "", *, largest: float = math.inf) -> float:
     """`value` as a finite float.
 
     Parameters
@@ -98,6 +99,8 @@ def real(name: str, value: object, hint: str = "") -> float:
         What the user wrote: a number, or an array of no dimensions.
     hint : str
         The way out, added to the message in parentheses.
+    largest : float
+        What it may be in size.
 
     Returns
     -------
@@ -126,15 +129,17 @@ def real(name: str, value: object, hint: str = "") -> float:
         ) from None
     if not math.isfinite(number):
         raise InvalidArgument(f"{name} must be finite, got {number}{_way(hint)}")
+    if abs(number) > largest:
+        raise InvalidArgument(f"{name} must be at most {largest:g} in size, got {number:g}{_way(hint)}")
     return number
 
 
-def positive(name: str, value: object, hint: str = "") -> float:
+def positive(name: str, value: object, hint: str = "", *, largest: float = math.inf) -> float:
     """`value` as a float above 0.
 
     Parameters
     ----------
-    name, value, hint
+    name, value, hint, largest
         As for `real`.
 
     Returns
@@ -148,7 +153,7 @@ def positive(name: str, value: object, hint: str = "") -> float:
     Traceback (most recent call last):
     kalmanbandits.errors.InvalidArgument: noise_variance must be positive, got -1.0 (it is a variance)
     """
-    number = real(name, value, hint)
+    number = real(name, value, hint, largest=largest)
     if number <= 0:
         raise InvalidArgument(f"{name} must be positive, got {number}{_way(hint)}")
     return number

@@ -149,7 +149,7 @@ def check_keep(keep: Any) -> Keep:
         return whole("history", keep, 1)
     except InvalidType:
         raise InvalidType(
-            f"history must be True, False, a number of rounds, or a timedelta, got {keep!r}"
+            f"history must be True, False, a number of rounds, or a timedelta, got {shown(keep)}"
         ) from None
 
 

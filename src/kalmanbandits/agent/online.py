@@ -18,11 +18,10 @@ from kalmanbandits.agent.play import Play, compile_verbs
 from kalmanbandits.agent.records import check_max_open, check_policy, check_reward, check_seed
 from kalmanbandits.agent.settings import Arm, Shares, check_settings, check_timeout, given_settings
 from kalmanbandits.agent.tickets import Ticket
-from kalmanbandits.errors import InvalidArgument, file_path, truth, whole
+from kalmanbandits.errors import LARGEST, InvalidArgument, file_path, truth, whole
 from kalmanbandits.policies.spec import Policy
 from kalmanbandits.policies.verbs import learn_once, select_once
 from kalmanbandits.systems.replay import Replay
-from kalmanbandits.systems.tables import LARGEST
 
 MAX_OPEN, LEAST = 1000, -LARGEST
 

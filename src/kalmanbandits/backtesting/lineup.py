@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import is_dataclass
 from typing import Any, NamedTuple
 
-from kalmanbandits.errors import InvalidArgument, texts
+from kalmanbandits.errors import InvalidArgument, shown, texts
 from kalmanbandits.policies import POLICIES, Policy, Spec
 from kalmanbandits.policies.known_system import KnownSystemPolicy
 from kalmanbandits.policies.spec import check_system, is_ours, nearest
@@ -61,7 +61,7 @@ def line_up(
     known = known_policies()
     for name in names or ():
         if name not in known:
-            raise InvalidArgument(f"policies must name policies, got {name!r}{nearest(str(name), known)}")
+            raise InvalidArgument(f"policies must name policies, got {shown(name)}{nearest(name, known)}")
     policies: dict[str, Policy] = {}
     left_out: dict[str, str] = {}
     for name in known if names is None else dict.fromkeys(names):

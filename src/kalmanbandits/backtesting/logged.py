@@ -13,7 +13,7 @@ would have seen other rewards than those logged, and learned something else: for
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -209,9 +209,12 @@ def _series(source: Any, delimiter: str | None) -> tuple[str, dict[str, Any]]:
     if frame is not None:
         return "log", dict(frame[0])
     if isinstance(source, Mapping):
-        lengths = {len(cells) for cells in source.values()}
-        if len(lengths) != 1:
-            raise TableError(f"log must have columns of one length, got lengths {sorted(lengths)}")
+        lengths = {len(cells) if isinstance(cells, Sized) else -1 for cells in source.values()}
+        if len(lengths) != 1 or lengths == {-1} or not all(isinstance(name, str) for name in source):
+            raise TableError(
+                f"log must have columns with names and of one length, got {shown(source)} "
+                "(such as {'arm': ['a', 'b'], 'reward': [1.0, 2.0]})"
+            )
         return "log", dict(source)
     raise InvalidType(f"log must be a path, a data frame or a dictionary of columns, got {shown(source)}")
 
@@ -235,8 +238,8 @@ def _numbers(name: str, series: Mapping[str, Any], column: str | None, role: str
             number = None
         if number is None or not np.isfinite(number):
             raise TableError(
-                f"{name}: row {row + 1}, column {column!r} must be a finite number, got {cell!r} (it is the "
-                f"{role}; leave rows without one out)"
+                f"{name}: row {row + 1}, column {column!r} must be a finite number, got {shown(cell)} "
+                f"(it is the {role}; leave rows without one out)"
             )
         found[row] = number
     return found

@@ -224,9 +224,7 @@ class Spec:
         parameters = dict(mapping("values", values, "such as what to_dict returns"))
         name = parameters.pop("policy", None)
         if not isinstance(name, str) or name not in Spec.known:
-            raise InvalidArgument(
-                f"policy must name a policy, got {shown(name)}{nearest(str(name), Spec.known)}"
-            )
+            raise InvalidArgument(f"policy must name a policy, got {shown(name)}{nearest(name, Spec.known)}")
         cls = Spec.known[name]
         allowed = parameters_of(cls)
         for parameter in parameters:
@@ -293,7 +291,7 @@ def check_system(system: Any) -> LinearGaussianSystem:
     return system
 
 
-def nearest(name: str, names: Any) -> str:
+def nearest(name: object, names: Any) -> str:
     """A hint for a misspelt name."""
-    close = difflib.get_close_matches(name, list(names), n=1)
+    close = difflib.get_close_matches(name if isinstance(name, str) else "", list(names), n=1)
     return f" (did you mean {close[0]!r}?)" if close else f" (known: {', '.join(sorted(names))})"

@@ -56,7 +56,7 @@ class Shard:
 
     def chunks(self, store: Store) -> list[Chunk]:
         """Its chunks: every `of`-th, so that shards cost about the same."""
-        return store.chunks()[self.part - 1 :: self.of]
+        return instance("store", store, Store).chunks()[self.part - 1 :: self.of]
 
 
 EVERYTHING = Shard(1, 1)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kalmanbandits.errors import Array, InvalidArgument
+from kalmanbandits.errors import LARGEST, Array, InvalidArgument
 from kalmanbandits.systems.table_index import (
     TELLING,
     Index,
@@ -23,7 +23,6 @@ from kalmanbandits.systems.table_index import (
 )
 
 DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+\s*")
-LARGEST = 1e100  # beyond it squares and sums of them leave the range of floats
 MOST_CELLS = 200_000_000  # 1.6 GB
 
 

@@ -33,7 +33,7 @@ from pathlib import Path
 
 from kalmanbandits.errors import InvalidArgument, file_path, instance, mapping, shown, whole
 from kalmanbandits.policies.spec import nearest
-from kalmanbandits.simulation.simulate import check_checkpoints
+from kalmanbandits.simulation.simulate import MOST_ROUNDS, check_checkpoints
 from kalmanbandits.studies.document.cells import Cell, read_cells
 from kalmanbandits.studies.document.changes import QUICK_POINTS, Changes
 from kalmanbandits.studies.document.files import read_beside, read_document
@@ -56,7 +56,7 @@ KEYS = (
     "report",
 )
 LEAST = {"rounds": 1, "runs": 1, "first_run": 0, "seed": 0}
-LARGEST = {"rounds": 10**12, "runs": 10**7, "first_run": 10**12, "seed": 2**63 - 1}
+LARGEST = {"rounds": MOST_ROUNDS, "runs": 10**7, "first_run": 10**12, "seed": 2**63 - 1}
 DEFAULTS = {"first_run": 0, "seed": 0}
 MOST_CHECKPOINTS = 10_000
 LONGEST = {"name": 100, "title": 300}  # characters
@@ -242,7 +242,7 @@ def library_study(name: str) -> Path:
     folder = Path(str(resources.files("kalmanbandits.studies"))) / "library"
     known = sorted(path.stem for path in folder.glob("*.toml"))
     if not isinstance(name, str) or name not in known:
-        hint = nearest(str(name), known)
+        hint = nearest(name, known)
         raise StudyError(f"name must be that of a study of the library, got {shown(name)}{hint}")
     return folder / f"{name}.toml"
 
@@ -288,7 +288,7 @@ def _measures(source: Source, given: object) -> tuple[str, ...]:
         raise source.error(("measures",), f"measures must be a list such as ['regret'], got {given!r}")
     for measure in given:
         if measure not in MEASURES or given.count(measure) > 1:
-            hint = nearest(str(measure), MEASURES)
+            hint = nearest(measure, MEASURES)
             raise source.error(
                 ("measures",), f"measures must name measures, each once, got {measure!r}{hint}"
             )

@@ -118,7 +118,7 @@ class Results:
 
         study, store = self.study, self._store
         if not isinstance(name, str) or name not in study.measures:
-            hint = nearest(str(name), study.measures)
+            hint = nearest(name, study.measures)
             raise InvalidArgument(f"name must be that of a measure the study kept, got {shown(name)}{hint}")
         cell, partial = self._place(cell), truth("partial", partial)
         layout, arms = store.layout(cell), self.cells[cell].system.arms
