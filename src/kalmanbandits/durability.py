@@ -60,6 +60,18 @@ def flush_folder(folder: Path) -> None:
             os.close(handle)
 
 
+def beginning(path: Path, length: int) -> bytes:
+    """The first bytes of the file at `path`; a pipe, a device or a folder has none."""
+    try:
+        handle = open_regular(path)
+    except OSError as error:
+        if error.errno in (errno.EISDIR, errno.EINVAL):
+            return b""
+        raise
+    with os.fdopen(handle, "rb") as file:
+        return file.read(length)
+
+
 def open_regular(path: Path) -> int:
     """A descriptor to read the file at `path`; a pipe or a device, which may never end, is refused."""
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import numbers
+import os
 import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,6 +15,7 @@ from numpy.typing import ArrayLike
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 T = TypeVar("T")
+LARGEST = 1e100  # beyond it squares and sums of them leave the range of floats
 _LONGEST = 200  # characters of a value in a message
 
 
@@ -78,7 +82,7 @@ def whole(name: str, value: object, at_least: int, hint: str = "", *, below: int
     return number
 
 
-def real(name: str, value: object, hint: str = "") -> float:
+def real(name: str, value: object, hint: str = "", *, largest: float = math.inf) -> float:
     """`value` as a finite float.
 
     Parameters
@@ -89,6 +93,8 @@ def real(name: str, value: object, hint: str = "") -> float:
         What the user wrote: a number, or an array of no dimensions.
     hint : str
         The way out, added to the message in parentheses.
+    largest : float
+        What it may be in size.
 
     Returns
     -------
@@ -117,15 +123,17 @@ def real(name: str, value: object, hint: str = "") -> float:
         ) from None
     if not math.isfinite(number):
         raise InvalidArgument(f"{name} must be finite, got {number}{_way(hint)}")
+    if abs(number) > largest:
+        raise InvalidArgument(f"{name} must be at most {largest:g} in size, got {number:g}{_way(hint)}")
     return number
 
 
-def positive(name: str, value: object, hint: str = "") -> float:
+def positive(name: str, value: object, hint: str = "", *, largest: float = math.inf) -> float:
     """`value` as a float above 0.
 
     Parameters
     ----------
-    name, value, hint
+    name, value, hint, largest
         As for `real`.
 
     Returns
@@ -139,7 +147,7 @@ def positive(name: str, value: object, hint: str = "") -> float:
     Traceback (most recent call last):
     kalmanbandits.errors.InvalidArgument: noise_variance must be positive, got -1.0 (it is a variance)
     """
-    number = real(name, value, hint)
+    number = real(name, value, hint, largest=largest)
     if number <= 0:
         raise InvalidArgument(f"{name} must be positive, got {number}{_way(hint)}")
     return number
@@ -269,6 +277,153 @@ def instance(name: str, value: object, kind: type[T], hint: str = "") -> T:
     if not isinstance(value, kind):
         raise InvalidType(f"{name} must be of type {kind.__name__}, got {shown(value)}{_way(hint)}")
     return value
+
+
+def truth(name: str, value: object, hint: str = "") -> bool:
+    """`value` if it is True or False; 0, 1 and words are refused.
+
+    Parameters
+    ----------
+    name, value, hint
+        As for `real`.
+
+    Returns
+    -------
+    bool
+        The value as a Boolean of Python.
+
+    Examples
+    --------
+    >>> truth("fsync", "no")
+    Traceback (most recent call last):
+    kalmanbandits.errors.InvalidType: fsync must be True or False, got 'no'
+    """
+    if not isinstance(value, (bool, np.bool_)):
+        raise InvalidType(f"{name} must be True or False, got {shown(value)}{_way(hint)}")
+    return bool(value)
+
+
+def texts(name: str, value: object, hint: str = "") -> list[str]:
+    """`value` as a list of strings; one string by itself is refused.
+
+    Parameters
+    ----------
+    name, value, hint
+        As for `real`.
+
+    Returns
+    -------
+    list of str
+        The strings, in their order.
+
+    Examples
+    --------
+    >>> texts("columns", "price")
+    Traceback (most recent call last):
+    kalmanbandits.errors.InvalidType: columns must be a list of texts, got 'price'
+    """
+    try:
+        found: list[object] = [None]
+        if not isinstance(value, (str, bytes)):
+            found = list(value)  # type: ignore[call-overload]
+    except TypeError:
+        found = [None]
+    given = [item for item in found if isinstance(item, str)]
+    if len(given) < len(found):
+        raise InvalidType(f"{name} must be a list of texts, got {shown(value)}{_way(hint)}")
+    return given
+
+
+def mapping(name: str, value: object, hint: str = "") -> Mapping[Any, Any]:
+    """`value` if it is a dictionary or something like one.
+
+    Parameters
+    ----------
+    name, value, hint
+        As for `real`.
+
+    Returns
+    -------
+    Mapping
+        The value.
+
+    Examples
+    --------
+    >>> mapping("counts", ["theta"], "such as {'theta': 9}")
+    Traceback (most recent call last):
+    kalmanbandits.errors.InvalidType: counts must be a dictionary, got ['theta'] (such as {'theta': 9})
+    """
+    if not isinstance(value, Mapping):
+        raise InvalidType(f"{name} must be a dictionary, got {shown(value)}{_way(hint)}")
+    return value
+
+
+def function(name: str, value: object, hint: str = "") -> Callable[..., Any]:
+    """`value` if it can be called.
+
+    Parameters
+    ----------
+    name, value, hint
+        As for `real`.
+
+    Returns
+    -------
+    callable
+        The value.
+
+    Examples
+    --------
+    >>> function("progress", 3, "such as print")
+    Traceback (most recent call last):
+    kalmanbandits.errors.InvalidType: progress must be callable, got 3 (such as print)
+    """
+    if not callable(value):
+        raise InvalidType(f"{name} must be callable, got {shown(value)}{_way(hint)}")
+    return value
+
+
+def file_path(name: str, value: object, hint: str = "") -> Path:
+    """`value` as the path of a file or folder, if the system could have one of that name.
+
+    Parameters
+    ----------
+    name : str
+        What the argument is called where the user wrote it.
+    value : object
+        What the user wrote: text, or an `os.PathLike` of text.
+    hint : str
+        The way out, added to the message in parentheses.
+
+    Returns
+    -------
+    Path
+        The value as a path; whether something lies there is not looked at.
+
+    Examples
+    --------
+    >>> file_path("folder", "results").name
+    'results'
+    >>> file_path("folder", "")
+    Traceback (most recent call last):
+    kalmanbandits.errors.InvalidArgument: folder must be a path, got ''
+    """
+    try:
+        text = os.fspath(value)  # type: ignore[call-overload]
+    except Exception:  # no path, or an object of somebody's own whose __fspath__ fails
+        text = None
+    if not isinstance(text, str):
+        raise InvalidType(
+            f"{name} must be a path, got {shown(value)} of type {type(value).__name__}{_way(hint)}"
+        )
+    if not text:
+        raise InvalidArgument(f"{name} must be a path, got ''{_way(hint)}")
+    try:
+        usable = "\0" not in text and bool(os.fsencode(text))
+    except UnicodeEncodeError:
+        usable = False
+    if not usable:
+        raise InvalidArgument(f"{name} must be a path that a file can have, got {shown(text)}{_way(hint)}")
+    return Path(text)
 
 
 def shown(value: object) -> str:

@@ -14,14 +14,13 @@ import json
 import os
 import platform
 import zipfile
-from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from kalmanbandits import __version__
 from kalmanbandits.durability import open_regular, write_atomically
-from kalmanbandits.errors import FileFormatError, InvalidType
+from kalmanbandits.errors import FileFormatError, InvalidType, file_path, shown
 from kalmanbandits.policies.spec import FORMAT, Memory, Spec
 
 NAME = "kalmanbandits agent"
@@ -75,12 +74,12 @@ def _put(archive: zipfile.ZipFile, name: str, content: str | bytes, kind: int = 
 def write(target: Target, content: bytes) -> None:
     """Write the content of a save file to a path, atomically, or to an open binary file."""
     if not hasattr(target, "write"):
-        write_atomically(_path(target), content)
+        write_atomically(file_path("target", target, "or give a binary file"), content)
         return
     try:
         target.write(content)
     except TypeError as error:
-        raise InvalidType(f"target must be a path or a binary file, got {target!r}: {error}") from error
+        raise InvalidType(f"target must be a path or a binary file, got {shown(target)}: {error}") from error
 
 
 def lasting_fields(memory: Memory) -> list[str]:
@@ -91,12 +90,14 @@ def lasting_fields(memory: Memory) -> list[str]:
 def read(source: Target | bytes) -> Saved:
     """What `pack` made, from a path, an open binary file, or the content itself."""
     name = "the agent" if isinstance(source, bytes) else source
-    path = None if isinstance(source, bytes) or hasattr(source, "read") else _path(source)
+    place = None
+    if not isinstance(source, bytes) and not hasattr(source, "read"):
+        place = file_path("source", source, "or give a binary file")
     try:
         if isinstance(source, bytes):
             return _read(name, io.BytesIO(source))
-        if path is not None:
-            with os.fdopen(open_regular(path), "rb") as file:
+        if place is not None:
+            with os.fdopen(open_regular(place), "rb") as file:
                 return _read(name, file)
         stream: Any = source
         return _read(name, stream if stream.seekable() else io.BytesIO(stream.read()))
@@ -106,13 +107,6 @@ def read(source: Target | bytes) -> Saved:
         raise
     except Exception as error:  # whatever a foreign or damaged file may cause on its way through the readers
         raise FileFormatError(f"{name} is cut short, damaged, or not a saved agent: {error}") from error
-
-
-def _path(target: Any) -> Path:
-    try:
-        return Path(target)
-    except TypeError:
-        raise InvalidType(f"path must be a path or a binary file, got {target!r}") from None
 
 
 def _read(path: Any, file: Any) -> Saved:

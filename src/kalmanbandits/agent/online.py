@@ -16,13 +16,12 @@ from kalmanbandits.agent.history import Keep, Recorder, check_keep
 from kalmanbandits.agent.opening import open_journal
 from kalmanbandits.agent.play import Play, compile_verbs
 from kalmanbandits.agent.records import check_agent_policy, check_max_open, check_reward, check_seed
-from kalmanbandits.agent.settings import Arm, Shares, check_settings, check_timeout, given_settings, truth
+from kalmanbandits.agent.settings import Arm, Shares, check_settings, check_timeout, given_settings
 from kalmanbandits.agent.tickets import Ticket
-from kalmanbandits.errors import InvalidArgument, whole
+from kalmanbandits.errors import LARGEST, InvalidArgument, file_path, truth, whole
 from kalmanbandits.policies.spec import Policy
 from kalmanbandits.policies.verbs import learn_once, select_once
 from kalmanbandits.systems.replay import Replay
-from kalmanbandits.systems.tables import LARGEST
 
 MAX_OPEN, LEAST = 1000, -LARGEST
 
@@ -373,7 +372,7 @@ class Agent(AgentBase):
         if seed is not None:
             given["seed"] = check_seed(seed)
         lock = threading.RLock()
-        folder = checks.folder(path)
+        folder = file_path("path", path, "the folder of a journal")
         journal, play = open_journal(folder, fresh, given, lock, fsync=fsync, keep=kept, recover=recover)
         play.max_open, play.ticket_timeout = most or play.max_open, timeout or play.ticket_timeout
         compile_verbs(play.policy)  # now, and not while other processes wait for a turn

@@ -21,10 +21,9 @@ from kalmanbandits.agent.history import Recorder, check_keep, check_rows
 from kalmanbandits.agent.pending import EXPIRED, OPEN
 from kalmanbandits.agent.play import Play
 from kalmanbandits.agent.settings import Settings, check_name, check_timeout
-from kalmanbandits.errors import FileFormatError, InvalidArgument, InvalidType, real, whole
+from kalmanbandits.errors import LARGEST, FileFormatError, InvalidType, real, whole
 from kalmanbandits.policies.spec import Policy, Spec
 from kalmanbandits.saving import Saved
-from kalmanbandits.systems.tables import LARGEST
 
 MOST = 2**62  # rounds, seeds of streams, and what else is counted
 FOUNDED = "founded"
@@ -69,10 +68,7 @@ def check_reward(reward: object, hint: str) -> float:
     """A reward as a float; beyond 1e100 in size it is refused, as in tables."""
     if type(reward) is float and -LARGEST <= reward <= LARGEST:
         return reward
-    value = real("reward", reward, hint)
-    if not -LARGEST <= value <= LARGEST:
-        raise InvalidArgument(f"reward must be at most 1e100 in size, got {value:g} ({hint})")
-    return value
+    return real("reward", reward, hint, largest=LARGEST)
 
 
 def packed(play: Play) -> bytes:

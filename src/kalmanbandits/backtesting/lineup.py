@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import is_dataclass
 from typing import Any, NamedTuple
 
-from kalmanbandits.errors import InvalidArgument
+from kalmanbandits.errors import InvalidArgument, shown, texts
 from kalmanbandits.policies import POLICIES, Policy, Spec
 from kalmanbandits.policies.known_system import KnownSystemPolicy
 from kalmanbandits.policies.spec import is_ours, nearest
-from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
-from kalmanbandits.systems.replay import Replay
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
+from kalmanbandits.systems.replay import Replay, check_replay
 
 LARGEST = 100 * 2**20  # bytes of memory a policy may ask for
 NO_SYSTEM = "needs a system (fit one to the table)"
@@ -55,12 +55,15 @@ def line_up(
     >>> found.left_out
     {'KalmanGreedy': 'needs a system (fit one to the table)'}
     """
-    if isinstance(names, str):
-        raise InvalidArgument(f"names must be a list of policies, got {names!r} (such as [{names!r}])")
+    check_replay(replay)
+    if names is not None:
+        names = texts("names", names, "names of policies, such as ['UCB']")
+    if system is not None:
+        check_system(system)
     known = known_policies()
     for name in names or ():
         if name not in known:
-            raise InvalidArgument(f"policies must name policies, got {name!r}{nearest(str(name), known)}")
+            raise InvalidArgument(f"policies must name policies, got {shown(name)}{nearest(name, known)}")
     policies: dict[str, Policy] = {}
     left_out: dict[str, str] = {}
     for name in known if names is None else dict.fromkeys(names):

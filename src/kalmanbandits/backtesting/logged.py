@@ -13,14 +13,23 @@ would have seen other rewards than those logged, and learned something else: for
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from kalmanbandits.errors import Array, InvalidArgument, InvalidType
+from kalmanbandits.errors import (
+    Array,
+    InvalidArgument,
+    InvalidType,
+    file_path,
+    instance,
+    mapping,
+    shown,
+    truth,
+    whole,
+)
 from kalmanbandits.policies import Policy, Random
 from kalmanbandits.policies.known_system import KnownSystemPolicy
 from kalmanbandits.policies.verbs import learn_once, select_once
@@ -28,7 +37,7 @@ from kalmanbandits.statistics.intervals import Interval
 from kalmanbandits.statistics.long_run import mean_interval
 from kalmanbandits.streams import stream_key
 from kalmanbandits.systems.replay import Replay
-from kalmanbandits.systems.table_files import number_in, read_series
+from kalmanbandits.systems.table_files import number_in, one_character, read_series
 from kalmanbandits.systems.table_frames import frame_series
 from kalmanbandits.systems.table_index import Index, TableError, from_numbers, from_text
 
@@ -168,8 +177,12 @@ def read_log(
     >>> read_log({"arm": ["b", "a"], "reward": [1.0, 2.0], "propensity": [0.5, 0.5]}).arms
     ('a', 'b')
     """
-    name, series = _series(source, delimiter)
     given = {"time": time, "arm": arm, "reward": reward, "propensity": propensity}
+    for role, column in given.items():
+        if column is not None:
+            instance(role, column, str, "the name of a column")
+    minimize = truth("minimize", minimize)
+    name, series = _series(source, None if delimiter is None else one_character(delimiter))
     columns = {role: _column(name, series, role, wanted) for role, wanted in given.items()}
     cells = columns["arm"]
     rewards, chances = (_numbers(name, series, columns[role], role) for role in ("reward", "propensity"))
@@ -209,16 +222,19 @@ def read_log(
 
 def _series(source: object, delimiter: str | None) -> tuple[str, dict[str, Any]]:
     if isinstance(source, (str, os.PathLike)):
-        return str(source), dict(read_series(Path(source), delimiter))
+        return str(source), dict(read_series(file_path("source", source), delimiter))
     frame = frame_series(source)
     if frame is not None:
         return "log", dict(frame[0])
     if isinstance(source, Mapping):
-        lengths = {len(cells) for cells in source.values()}
-        if len(lengths) != 1:
-            raise TableError(f"log must have columns of one length, got lengths {sorted(lengths)}")
+        lengths = {len(cells) if isinstance(cells, Sized) else -1 for cells in source.values()}
+        if len(lengths) != 1 or lengths == {-1} or not all(isinstance(name, str) for name in source):
+            raise TableError(
+                f"log must have columns with names and of one length, got {shown(source)} "
+                "(such as {'arm': ['a', 'b'], 'reward': [1.0, 2.0]})"
+            )
         return "log", dict(source)
-    raise InvalidType(f"log must be a path, a data frame or a dictionary of columns, got {source!r}")
+    raise InvalidType(f"log must be a path, a data frame or a dictionary of columns, got {shown(source)}")
 
 
 def _column(name: str, series: Mapping[str, Any], role: str, wanted: str | None) -> str | None:
@@ -240,8 +256,8 @@ def _numbers(name: str, series: Mapping[str, Any], column: str | None, role: str
             number = None
         if number is None or not np.isfinite(number):
             raise TableError(
-                f"{name}: row {row + 1}, column {column!r} must be a finite number, got {cell!r} (it is the "
-                f"{role}; leave rows without one out)"
+                f"{name}: row {row + 1}, column {column!r} must be a finite number, got {shown(cell)} "
+                f"(it is the {role}; leave rows without one out)"
             )
         found[row] = number
     return found
@@ -266,14 +282,15 @@ def evaluate(log: Log, policies: Mapping[str, Policy] | None = None, seed: int =
         The arms in their order, then the policies; intervals of 95 % for all at once.
     """
     if not isinstance(log, Log):
-        raise InvalidType(f"log must be a Log, got {log!r} (such as read_log('log.csv'))")
+        raise InvalidType(f"log must be a Log, got {shown(log)} (such as read_log('log.csv'))")
     if log.propensity is None:
         raise InvalidArgument(
             "log must have a column of propensities, the probabilities of the choices: without them nobody "
             "can tell what a rule that chooses otherwise would have earned"
         )
     agrees = {f"always {arm!r}": (log.choices == a).astype(float) for a, arm in enumerate(log.arms)}
-    for name, policy in (policies or {}).items():
+    seed, policies = whole("seed", seed, 0), {} if policies is None else mapping("policies", policies)
+    for name, policy in policies.items():
         if isinstance(policy, Random):
             agrees[name] = np.full(len(log), 1 / len(log.arms))
         elif isinstance(policy, KnownSystemPolicy):

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from kalmanbandits.backtesting.result import Backtest, Played, judge
-from kalmanbandits.errors import InvalidArgument, InvalidType, whole
+from kalmanbandits.errors import InvalidArgument, InvalidType, function, mapping, shown, whole
 from kalmanbandits.policies.known_system import KnownSystemPolicy
 from kalmanbandits.policies.spec import Policy, Spec
 from kalmanbandits.pool import run_threads
 from kalmanbandits.simulation import simulate
 from kalmanbandits.simulation.cpu import available_cores
-from kalmanbandits.systems.replay import Replay
+from kalmanbandits.systems.replay import Replay, check_replay
 
 Progress = Callable[[int, int], None]
 LONG_WORK = 50_000  # rounds, of all runs, that a policy plays at most again if it refits a model on its way
@@ -71,12 +71,13 @@ def backtest(
     >>> result.best_arm, [result.names[p] for p in result.order]
     ('column 2', ['UCB', 'Random'])
     """
-    if not isinstance(replay, Replay):
-        raise InvalidType(f"replay must be a Replay, got {replay!r} (such as Replay('rewards.csv'))")
+    check_replay(replay)
     check_policies(policies, replay)
     runs, seed, fitted = whole("runs", runs, 1), whole("seed", seed, 0), whole("fitted", fitted, 0)
-    if left_out is not None and not isinstance(left_out, Mapping):
-        raise InvalidType(f"left_out must be a dictionary of names and reasons, got {left_out!r}")
+    if left_out is not None:
+        mapping("left_out", left_out, "names and reasons")
+    if progress is not None:
+        function("progress", progress, "it is called with the rounds done and those wanted")
     if fitted > replay.rounds - 2:
         raise InvalidArgument(
             f"fitted must leave two rows at least of {replay.rounds} to judge by, got {fitted}"
@@ -90,7 +91,7 @@ def check_policies(policies: object, replay: Replay) -> None:
     """Policies by name, at least one, each with as many arms as the table has columns."""
     if not isinstance(policies, Mapping) or not policies:
         raise InvalidType(
-            f'policies must be a dictionary such as {{"UCB": UCB(arms={replay.arms})}}, got {policies!r}'
+            f'policies must be a dictionary such as {{"UCB": UCB(arms={replay.arms})}}, got {shown(policies)}'
         )
     for name, policy in policies.items():
         if not isinstance(name, str) or not isinstance(policy, Policy):
@@ -99,7 +100,9 @@ def check_policies(policies: object, replay: Replay) -> None:
                 if isinstance(policy, Spec)
                 else "such as 'UCB': UCB(arms=2)"
             )
-            raise InvalidType(f"policies must map names to policies, got {name!r}: {policy!r} ({way})")
+            raise InvalidType(
+                f"policies must map names to policies, got {shown(name)}: {shown(policy)} ({way})"
+            )
         if policy.arms != replay.arms:
             raise InvalidArgument(
                 f"policies[{name!r}] must have {replay.arms} arms, one for each column, got {policy.arms}"

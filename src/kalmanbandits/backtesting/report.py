@@ -12,6 +12,7 @@ from kalmanbandits.backtesting.following import follow
 from kalmanbandits.backtesting.page import backtest_page
 from kalmanbandits.backtesting.recommendation import recommend
 from kalmanbandits.backtesting.result import Backtest
+from kalmanbandits.durability import beginning
 from kalmanbandits.errors import StoreRefused
 from kalmanbandits.reporting import drawing
 from kalmanbandits.reporting.files import written_together
@@ -76,10 +77,7 @@ def check_folder(folder: Path) -> None:
 
 def _is_ours(numbers: Path) -> bool:
     """Whether a table is one that a backtest wrote."""
-    if not numbers.is_file():
-        return False
-    with numbers.open("rb") as file:
-        return file.read(16).startswith((b"policy,", b"rule,"))
+    return numbers.is_file() and beginning(numbers, 16).startswith((b"policy,", b"rule,"))
 
 
 def write_numbers(result: Backtest, path: Path) -> Path:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kalmanbandits.errors import Array
+from kalmanbandits.errors import Array, whole
 from kalmanbandits.policies.spec import Policy
 from kalmanbandits.statistics.intervals import Interval
 from kalmanbandits.statistics.long_run import long_run, mean_interval, ratio_interval
@@ -104,7 +104,7 @@ class Backtest:
         str
             "better", "worse", or "open" where the interval contains 0.
         """
-        lead = self.lead_of_all[p]
+        lead = self.lead_of_all[self._place(p)]
         return "better" if lead.above(0.0) else "worse" if lead.below(0.0) else "open"
 
     def gains(self) -> Array:
@@ -131,7 +131,10 @@ class Backtest:
         int
             The number of frequencies from which its long-run variance was estimated.
         """
-        return long_run(self.gains()[p]).degrees
+        return long_run(self.gains()[self._place(p)]).degrees
+
+    def _place(self, p: int) -> int:
+        return whole("p", p, 0, "the place of a policy in names", below=len(self.policies))
 
     def over_time(self, points: int = POINTS) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Array]:
         """Cumulative gain over the best fixed arm.
@@ -148,7 +151,7 @@ class Backtest:
         gains : ndarray of shape (policies, n)
             Summed up to each of them.
         """
-        T = self.replay.rounds
+        T, points = self.replay.rounds, whole("points", points, 1)
         at = np.unique(np.linspace(1, T, min(points, T)).round().astype(np.int64))
         return at, np.cumsum(self.gains(), axis=1)[:, at - 1]
 

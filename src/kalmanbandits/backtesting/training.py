@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kalmanbandits.errors import InvalidArgument, InvalidType, whole
+from kalmanbandits.errors import InvalidArgument, whole
 from kalmanbandits.identification.table_fit import fit_table
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
-from kalmanbandits.systems.replay import Replay
+from kalmanbandits.systems.replay import Replay, check_replay
 
 FEWEST = 3  # rows to fit
 
@@ -43,8 +43,7 @@ def train(replay: Replay, rows: int | None = None) -> Trained:
     >>> train(Replay(table))[1:]
     (150, 2)
     """
-    if not isinstance(replay, Replay):
-        raise InvalidType(f"replay must be a Replay, got {replay!r} (such as Replay('rewards.csv'))")
+    check_replay(replay)
     rows = max(FEWEST, replay.rounds // 2) if rows is None else whole("rows", rows, FEWEST)
     if rows > replay.rounds - 2:
         raise InvalidArgument(

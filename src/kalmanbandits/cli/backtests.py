@@ -164,17 +164,17 @@ def fit(table: Path, out: Path | None, dimensions: int, without_levels: bool, **
       kalmanbandits fit rewards.csv
       kalmanbandits fit rewards.csv --out system.toml --dimensions 4 --without-levels
     """
-    from kalmanbandits.durability import write_atomically
+    from kalmanbandits.durability import beginning, write_atomically
     from kalmanbandits.errors import InvalidArgument
     from kalmanbandits.identification.table_fit import fit_table
     from kalmanbandits.identification.table_words import describe
 
+    replay, _ = read(table, options)
     path = out or table.with_suffix(".toml")
-    if path.exists() and not path.read_bytes().startswith(FITTED.encode()):
+    if path.is_file() and not beginning(path, len(FITTED.encode())) == FITTED.encode():
         raise InvalidArgument(
             f"{path} is there already and `fit` has not written it (give another name by --out, or remove it)"
         )
-    replay, _ = read(table, options)
     found = fit_table(replay, dimensions)
     click.echo("\n".join(describe(found, replay.names)))
     system = found.deviations if without_levels else found.system

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from kalmanbandits.compilation import Field, entry, jit
-from kalmanbandits.errors import Array, real, whole
+from kalmanbandits.errors import LARGEST, Array, real, whole
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
 from kalmanbandits.systems.properties import semidefinite_cholesky
 
@@ -225,7 +225,7 @@ class KalmanFilter:
             The reward that was seen.
         """
         arm = whole("arm", arm, 0, "arms count from 0", below=self.system.arms)
-        innovation, S = _correct_once(self._memory, arm, real("reward", reward))
+        innovation, S = _correct_once(self._memory, arm, real("reward", reward, largest=LARGEST))
         self.log_likelihood -= 0.5 * (math.log(2 * math.pi * S) + innovation**2 / S)
 
     def predict(self) -> None:

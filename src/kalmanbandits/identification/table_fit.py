@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from kalmanbandits.errors import Array, InvalidArgument, InvalidType, whole
+from kalmanbandits.errors import Array, InvalidArgument, whole
 from kalmanbandits.identification.table_filter import filter_rows, smooth_rows
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 from kalmanbandits.systems.properties import spectral_radius
-from kalmanbandits.systems.replay import Replay
+from kalmanbandits.systems.replay import Replay, check_replay
 
 FEWEST = 3  # rows: two differences
 CHOOSING_ROWS = 4000  # the last ones, on which the dimension is chosen
@@ -99,8 +99,7 @@ def fit_table(replay: Replay, dimensions: int = 8) -> TableFit:
     >>> found.deviations.dimension, bool(abs(found.deviations.spectral_radius - 0.9) < 0.05)
     (1, True)
     """
-    if not isinstance(replay, Replay):
-        raise InvalidType(f"replay must be a Replay, got {replay!r} (such as Replay('rewards.csv'))")
+    check_replay(replay)
     dimensions = whole("dimensions", dimensions, 1)
     T, k = replay.table.shape
     if T < FEWEST:

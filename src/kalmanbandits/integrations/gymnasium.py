@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from kalmanbandits.agent import Agent
-from kalmanbandits.errors import Array, InvalidArgument, InvalidType, RoundError, real, whole
+from kalmanbandits.errors import Array, InvalidArgument, InvalidType, RoundError, real, shown, whole
 from kalmanbandits.simulation.environment import Drawn, draw_block, environment
 from kalmanbandits.streams import stream_key
 from kalmanbandits.systems.families import rotation
@@ -102,7 +102,9 @@ class LinearGaussianBandit(gymnasium.Env[Array, Any]):
         if not 0 <= self._round < self.rounds:
             raise RoundError("step needs an episode under way (call reset() first)")
         if not self.action_space.contains(action):
-            raise InvalidArgument(f"action must be an arm from 0 to {self.system.arms - 1}, got {action!r}")
+            raise InvalidArgument(
+                f"action must be an arm from 0 to {self.system.arms - 1}, got {shown(action)}"
+            )
         t = self._round % self._most
         if t == 0:
             n = min(self._most, self.rounds - self._round)
@@ -146,7 +148,7 @@ class ReplayBandit(gymnasium.Env[Array, Any]):
         if not 0 <= self._round < T:
             raise RoundError("step needs an episode under way (call reset() first)")
         if not self.action_space.contains(action):
-            raise InvalidArgument(f"action must be an arm from 0 to {k - 1}, got {action!r}")
+            raise InvalidArgument(f"action must be an arm from 0 to {k - 1}, got {shown(action)}")
         if not self._available()[int(action)]:
             raise InvalidArgument(
                 f"action must be an arm that is available in row {self._round + 1}, got {action}"
@@ -231,7 +233,7 @@ class LinearGaussianBanditVector(VectorEnv[Array, Any, Array]):
         arms = np.asarray(actions)
         k = self.system.arms
         if arms.shape != (n,) or arms.dtype.kind not in "iu" or bool(((arms < 0) | (arms >= k)).any()):
-            raise InvalidArgument(f"actions must be {n} arms from 0 to {k - 1}, got {actions!r}")
+            raise InvalidArgument(f"actions must be {n} arms from 0 to {k - 1}, got {shown(actions)}")
         t = self._round % self._most
         if t == 0:
             self._draw()
@@ -272,7 +274,7 @@ def play(env: gymnasium.Env[Any, Any], agent: Agent, rounds: int, seed: int | No
     (100, 1)
     """
     if not isinstance(agent, Agent):
-        raise InvalidType(f"agent must be an Agent, got {agent!r} (such as Agent(UCB(arms=2)))")
+        raise InvalidType(f"agent must be an Agent, got {shown(agent)} (such as Agent(UCB(arms=2)))")
     space = getattr(env, "action_space", None)
     if not isinstance(space, Discrete):
         raise InvalidType(f"env must have discrete actions, got {space} (an agent chooses one of k arms)")

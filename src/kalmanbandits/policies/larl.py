@@ -72,7 +72,7 @@ class LARL(ScaledPolicy):
 
     def __post_init__(self) -> None:
         lags = self.lags
-        if lags != "auto":
+        if not isinstance(lags, str) or lags != "auto":
             lags = whole("lags", lags, 1, 'the number of last rewards to predict from, or "auto"')
         k, s = check_arms(self.arms), MOST if isinstance(lags, str) else lags
         rounds = self.opening

@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from kalmanbandits.compilation import Field, jit
-from kalmanbandits.errors import positive, whole
+from kalmanbandits.errors import positive
 from kalmanbandits.policies.arm_levels import plain_score
 from kalmanbandits.policies.random import chance
 from kalmanbandits.policies.spec import Memory, Policy, Range, check_arms
-from kalmanbandits.policies.ubss import UBSS, predict_arm, with_new_codes
+from kalmanbandits.policies.ubss import UBSS, check_window, predict_arm, with_new_codes
 from kalmanbandits.policies.verbs import KERNELS, register_kernel
 from kalmanbandits.streams import POLICY, normal
 
@@ -51,7 +51,7 @@ class LinearThompson(Policy):
     deterministic: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        window = whole("window", self.window, 1, "the number of last rewards to predict from")
+        window = check_window(self.window, "the number of last rewards to predict from")
         self._set(arms=check_arms(self.arms), window=window, v=positive("v", self.v))
 
     @property

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kalmanbandits.compilation import Field, jit
-from kalmanbandits.errors import InvalidArgument
+from kalmanbandits.errors import InvalidArgument, shown
 from kalmanbandits.policies.random import chance
 from kalmanbandits.policies.spec import Memory, Policy, Range
 from kalmanbandits.policies.verbs import register_kernel
@@ -157,11 +157,11 @@ class PlainPolicy(Policy):
                 plan = np.full(0, math.nan)
             if plan.shape != (k,) or np.isnan(plan).any():
                 raise InvalidArgument(
-                    f"select must return an arm or {k} numbers, none of them NaN, got {answer!r}"
+                    f"select must return an arm or {k} numbers, none of them NaN, got {shown(answer)}"
                 )
         if record["drawn"] and not (np.isfinite(plan).all() and plan.min() >= 0 and plan.max() > 0):
             raise InvalidArgument(
-                f"select must return {k} probabilities, finite and not all zero, got {answer!r} "
+                f"select must return {k} probabilities, finite and not all zero, got {shown(answer)} "
                 "(or say deterministic = True: then the largest number is played)"
             )
         record["plan"] = plan

@@ -87,7 +87,7 @@ class Rexp3(Policy):
         """
         k, n = check_arms(arms), whole("rounds", rounds, 1)
         size = (k * math.log(k)) ** (1 / 3) * (n / positive("variation", variation)) ** (2 / 3)
-        batch = min(max(math.ceil(size), 1), n)
+        batch = max(math.ceil(min(size, n)), 1)
         gamma = min(1.0, math.sqrt(k * math.log(k) / ((math.e - 1) * batch)))
         return cls(arms=k, batch=batch, gamma=gamma or 1.0)  # one arm: any share is the same
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from kalmanbandits.compilation import Field
-from kalmanbandits.errors import InvalidArgument, InvalidType, whole
+from kalmanbandits.errors import InvalidArgument, InvalidType, mapping, shown, whole
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
 Memory = np.ndarray[Any, np.dtype[np.void]]
@@ -310,10 +310,10 @@ class Spec:
         Spec
             An instance of that class.
         """
-        parameters = dict(values)
+        parameters = dict(mapping("values", values, "such as what to_dict returns"))
         name = parameters.pop("policy", None)
-        if name not in Spec.known:
-            raise InvalidArgument(f"policy must name a policy, got {name!r}{nearest(str(name), Spec.known)}")
+        if not isinstance(name, str) or name not in Spec.known:
+            raise InvalidArgument(f"policy must name a policy, got {shown(name)}{nearest(name, Spec.known)}")
         cls = Spec.known[name]
         allowed = parameters_of(cls)
         for parameter in parameters:
@@ -370,7 +370,7 @@ def check_arms(arms: object) -> int:
     return whole("arms", arms, 1, "a policy needs something to choose from")
 
 
-def nearest(name: str, names: Collection[str]) -> str:
+def nearest(name: object, names: Collection[str]) -> str:
     """A hint for a misspelt name."""
-    close = difflib.get_close_matches(name, names, n=1)
+    close = difflib.get_close_matches(name if isinstance(name, str) else "", names, n=1)
     return f" (did you mean {close[0]!r}?)" if close else f" (known: {', '.join(sorted(names))})"

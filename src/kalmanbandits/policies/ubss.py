@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from kalmanbandits.compilation import Field, jit
-from kalmanbandits.errors import InvalidArgument, one_of, positive, probability, whole
+from kalmanbandits.errors import InvalidArgument, one_of, positive, probability, shown, whole
 from kalmanbandits.filtering.kalman import correct, dot, quadratic
 from kalmanbandits.learning.codes import decode, encode, shift
 from kalmanbandits.learning.level import centre_fields, start_centre, step_of_level
@@ -33,6 +33,7 @@ from kalmanbandits.policies.verbs import register_kernel
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
 
 LAMBDA = 0.01  # of the default, in standard units
+LONGEST = 2**14  # windows: one arm alone needs more than 1 GiB there
 OPENING = 8  # rounds of the default
 MODELS = ("U", "D", "G", "N", "width", "last")  # fields with a row for each code and arm
 BY_ARM = ("pulls", "mean", "v", "played", "refused")
@@ -109,12 +110,12 @@ class UBSS(Policy):
             lambda_ = None if bonus in ("scaled", "none") else 1.0
         elif bonus == "scaled":
             raise InvalidArgument(
-                f"lambda_ must be left out when bonus is 'scaled', got {lambda_} "
+                f"lambda_ must be left out when bonus is 'scaled', got {shown(lambda_)} "
                 "(it is then a share of the rewards' mean square)"
             )
         self._set(
             arms=check_arms(self.arms),
-            window=whole("window", self.window, 1, 'the number of last rewards to predict from, or "auto"'),
+            window=check_window(self.window, 'the number of last rewards to predict from, or "auto"'),
             delta_e=probability("delta_e", self.delta_e),
             delta_b=probability("delta_b", self.delta_b),
             lambda_=None if lambda_ is None else positive("lambda_", lambda_),
@@ -242,6 +243,11 @@ class UBSS(Policy):
     def grow(self, memory: Memory, larger: Self) -> Memory:
         """Codes are written anew for more arms; the models that came with them are untried."""
         return with_new_codes(memory, larger.memory(), self.window)
+
+
+def check_window(window: Any, hint: str) -> int:
+    """A window whose codes can be counted; whether they fit into memory, `Spec.check_size` says."""
+    return whole("window", window, 1, hint, below=LONGEST)
 
 
 # What may be written is what `__init__` takes and the word "auto", not the `**parameters` of `__new__`.

@@ -27,7 +27,7 @@ from numba.core import types
 from numba.extending import lower_builtin, type_callable
 
 from kalmanbandits.compilation import entry, jit, note_foreign_kernel, routine
-from kalmanbandits.errors import Array, InvalidArgument
+from kalmanbandits.errors import Array, InvalidArgument, function, instance, shown
 from kalmanbandits.streams import TIES, word
 
 TIE = 1e-9  # arms whose index is within this share of the best one's are equally good
@@ -97,10 +97,16 @@ def register_kernel(
     first_of_tied : callable, optional
         `first_of_tied(memory)` returns whether the first of tied arms is played, not one at random.
     """
+    instance("name", name, str)
+    given = Kernel(score, update, skip, peek, due, first_of_tied)
+    for verb, one in given._asdict().items():
+        function(verb, one, "compiled by kalmanbandits.compilation.jit")
     taken = KERNELS.get(name)
     if taken is not None and taken.score.__module__ != score.__module__:
-        raise InvalidArgument(f"name must be a new one, got {name!r} (a kernel of {taken.score.__module__})")
-    KERNELS[name] = Kernel(score, update, skip, peek, due, first_of_tied)
+        raise InvalidArgument(
+            f"name must be a new one, got {shown(name)} (a kernel of {taken.score.__module__})"
+        )
+    KERNELS[name] = given
     note_foreign_kernel(name, score)
 
 

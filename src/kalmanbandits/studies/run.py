@@ -8,11 +8,11 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from kalmanbandits.errors import InvalidArgument, one_of, whole
+from kalmanbandits.errors import InvalidArgument, file_path, function, instance, one_of, shown, truth, whole
 from kalmanbandits.pool import run_threads
 from kalmanbandits.simulation.cpu import available_cores
 from kalmanbandits.simulation.simulate import BACKENDS, World, simulate, simulate_together
@@ -29,11 +29,16 @@ Progress = Callable[[int, int], None]
 TOGETHER = 1 << 18  # runs of a policy that are played on the GPU together: enough to fill it
 
 
-class Shard(NamedTuple):
+@dataclass(frozen=True)
+class Shard:
     """A fixed share of a study's chunks: the `part`-th of `of`, counted from 1."""
 
     part: int
     of: int
+
+    def __post_init__(self) -> None:
+        of = whole("of", self.of, 1, "how many shares there are")
+        whole("part", self.part, 1, "shares count from 1", below=of + 1)
 
     @classmethod
     def parse(cls, text: str) -> Shard:
@@ -54,9 +59,11 @@ class Shard(NamedTuple):
         >>> Shard.parse("3/20")
         Shard(part=3, of=20)
         """
-        match = re.fullmatch(r"(\d{1,7})/(\d{1,7})", text)
+        match = re.fullmatch(r"(\d{1,7})/(\d{1,7})", text) if isinstance(text, str) else None
         if match is None or not 1 <= int(match[1]) <= int(match[2]):
-            raise InvalidArgument(f"shard must be PART/OF, such as 3/20, with 1 ≤ PART ≤ OF, got {text!r}")
+            raise InvalidArgument(
+                f"shard must be the text PART/OF, such as 3/20, with 1 ≤ PART ≤ OF, got {shown(text)}"
+            )
         return cls(int(match[1]), int(match[2]))
 
     def chunks(self, store: Store) -> list[Chunk]:
@@ -72,7 +79,7 @@ class Shard(NamedTuple):
         list of Chunk
             Every `of`-th chunk, so that shards cost about the same.
         """
-        return store.chunks()[self.part - 1 :: self.of]
+        return instance("store", store, Store).chunks()[self.part - 1 :: self.of]
 
 
 EVERYTHING = Shard(1, 1)
@@ -120,9 +127,14 @@ def run_study(
     """
     import xarray  # noqa: F401 - before the threads, which all need it
 
+    instance("study", study, Study, "load_study reads one from a file")
+    place, resume = file_path("folder", folder, "for the results"), truth("resume", resume)
     workers = available_cores() if jobs is None else whole("jobs", jobs, 1, "the number of threads")
     one_of("backend", backend, BACKENDS)
-    with open_store(study, Path(folder), resume=resume, backend=backend) as store:
+    instance("shard", shard, Shard, "such as Shard(3, 20)")
+    if progress is not None:
+        function("progress", progress, "it is called with the rounds done and all of them")
+    with open_store(study, place, resume=resume, backend=backend) as store:
         began = time.monotonic()
         try:
             (_Work if backend == "cpu" else _GpuWork)(store, shard, workers).do(progress)
@@ -131,7 +143,7 @@ def run_study(
                 store.close(time.monotonic() - began)
             raise
         store.close(time.monotonic() - began)
-    return Results.open(folder)
+    return Results.open(place)
 
 
 class _Stopped(Exception):

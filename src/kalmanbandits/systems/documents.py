@@ -114,5 +114,5 @@ def _listed(names: Iterable[str]) -> str:
 
 def _nearest(name: object, valid: Iterable[str]) -> str:
     names = list(valid)
-    close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(name if isinstance(name, str) else "", names, n=1, cutoff=0.5)
     return f" (did you mean {close[0]!r}?)" if close else f" (use one of {_listed(names)})"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kalmanbandits.errors import Array, InvalidArgument, array, positive, probability, real, whole
+from kalmanbandits.errors import LARGEST, Array, InvalidArgument, array, positive, probability, real, whole
 from kalmanbandits.systems import properties
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
@@ -53,7 +53,9 @@ def rotation(
     angle = real("theta", theta, "an angle in radians")
     damped = probability("damping", damping, "at 1 the rotation never forgets") * _turn(angle)
     Γ = np.block([[damped, np.eye(2)], [np.zeros((2, 2)), damped]])
-    return LinearGaussianSystem(Γ, positive("scale", scale) * np.eye(2, 4), np.eye(4), noise_variance)
+    return LinearGaussianSystem(
+        Γ, positive("scale", scale, largest=LARGEST) * np.eye(2, 4), np.eye(4), noise_variance
+    )
 
 
 def autoregressive(
@@ -201,9 +203,8 @@ def seasonal(
     >>> seasonal(periods=[24, 168], arms=4, amplitude=[2.0, 1.0]).reward_variances.round(9)
     array([5.1, 5.1, 5.1, 5.1])
     """
-    lengths = array(
-        "periods", np.atleast_1d(np.asarray(periods)), (None,), "one length per season, in rounds"
-    )
+    given: ArrayLike = np.full(1, real("periods", periods)) if _is_single(periods) else periods
+    lengths = array("periods", given, (None,), "one length per season, in rounds")
     m, k = len(lengths), whole("arms", arms, 1, _SIZE, below=_LARGEST)
     if m == 0 or lengths.min() < 2:
         fault = "is empty" if m == 0 else f"holds {lengths.min():g}"
@@ -321,7 +322,7 @@ def random_stable(
     k = whole("arms", arms, 1, _SIZE, below=_LARGEST)
     d = whole("dimension", dimension, 1, _SIZE, below=_LARGEST)
     radius = probability("spectral_radius", spectral_radius, "at 1 there is no stationary distribution")
-    s2 = positive("noise_variance", noise_variance, _VARIANCE)
+    s2 = positive("noise_variance", noise_variance, _VARIANCE, largest=LARGEST)
     ratios = _per("signal_to_noise", signal_to_noise, k, "arm")
     if ratios.min() <= 0:
         raise InvalidArgument(
@@ -355,8 +356,18 @@ def _turn(angle: float) -> Array:
 
 def _per(name: str, value: ArrayLike, count: int, unit: str) -> Array:
     """A scalar repeated `count` times, or an array of that length."""
-    given = value if np.ndim(value) else np.full(count, real(name, value))
-    return array(name, given, (count,), f"a number, or one per {unit}")
+    hint = f"a number, or one per {unit}"
+    result = array(name, np.full(count, real(name, value)) if _is_single(value) else value, (count,), hint)
+    for number in result:
+        real(name, number, hint, largest=LARGEST)
+    return result
+
+
+def _is_single(value: ArrayLike) -> bool:
+    try:
+        return np.ndim(value) == 0
+    except (ValueError, RecursionError):  # lists of different lengths, or nested too deep: for `array` to say
+        return False
 
 
 def _variance(name: str, value: float) -> float:

@@ -234,7 +234,10 @@ def _balanced(transition: Array) -> tuple[Array, Array]:
     """S⁻¹ΓS and the diagonal of S, of powers of two: exact, and powers of it stay small in mixed units."""
     from scipy.linalg import matrix_balance  # slow to import, and an agent needs none of it
 
-    balanced, (scale, _) = matrix_balance(transition, permute=False, separate=True)
+    with np.errstate(
+        invalid="ignore"
+    ):  # SciPy casts scales to places, which nobody asks for, and may overflow
+        balanced, (scale, _) = matrix_balance(transition, permute=False, separate=True)
     return np.asarray(balanced, float), np.asarray(scale, float)
 
 

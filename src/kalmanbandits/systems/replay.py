@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from kalmanbandits.errors import Array, InvalidArgument, InvalidType
+from kalmanbandits.errors import Array, InvalidArgument, file_path, instance, texts, truth, whole
 from kalmanbandits.systems.availability import off_after_gaps, off_by_mask
-from kalmanbandits.systems.table_files import on_or_off, read_file
+from kalmanbandits.systems.table_files import on_or_off, one_character, read_file
 from kalmanbandits.systems.table_frames import frame_series
 from kalmanbandits.systems.table_index import Index
 from kalmanbandits.systems.tables import Table, Wanted, check_table, from_array, from_columns
@@ -64,11 +63,16 @@ class Replay:
         delimiter: str | None = None,
         header: bool | None = None,
     ) -> None:
-        if not isinstance(minimize, (bool, np.bool_)):
-            raise InvalidType(f"minimize must be True or False, got {minimize!r}")
+        minimize = truth("minimize", minimize)
+        header = None if header is None else truth("header", header)
+        if delimiter is not None:
+            one_character(delimiter)
+        columns = None if columns is None else texts("columns", columns, "names of columns")
+        drop = None if drop is None else texts("drop", drop, "names of columns")
+        index = None if index is None else instance("index", index, str, "the name of a column")
         name = str(table) if isinstance(table, (str, os.PathLike)) else "table"
         found = check_table(_read(table, Wanted(columns, drop, index), delimiter, header), name)
-        self.names, self.index, self.minimize = found.names, found.when, bool(minimize)
+        self.names, self.index, self.minimize = found.names, found.when, minimize
         self.table = _frozen(-found.values) if minimize else found.values
         self.off = _frozen(self._off(available, delimiter))
         self.masked = available is not None
@@ -78,7 +82,9 @@ class Replay:
         if available is None:
             return off_after_gaps(self.table) if self.missing else np.zeros(self.table.shape, np.bool_)
         if isinstance(available, (str, os.PathLike)):
-            mask = read_file(Path(available), Wanted(self.names), delimiter, None, on_or_off)
+            mask = read_file(
+                file_path("available", available), Wanted(self.names), delimiter, None, on_or_off
+            )
         else:
             named = frame_series(available) is not None
             mask = _read(available, Wanted(self.names if named else None, when=""), delimiter, None)
@@ -117,7 +123,9 @@ class Replay:
         Replay
             A table of these rows, with the same arms, and the same arms unavailable in each.
         """
-        part = slice(first, end)
+        T = self.rounds
+        first = whole("first", first, 0, "rows count from 0", below=T)
+        part = slice(first, T if end is None else whole("end", end, first + 1, below=T + 1))
         result = object.__new__(type(self))  # checked already
         result.names, result.minimize, result.masked = self.names, self.minimize, self.masked
         result.table, result.off = self.table[part], self.off[part]
@@ -157,9 +165,14 @@ class Replay:
         return f"Replay(rounds={self.rounds}, arms={self.arms}, missing={self.missing})"
 
 
+def check_replay(replay: object) -> Replay:
+    """`replay`, if it is a table of rewards."""
+    return instance("replay", replay, Replay, "such as Replay('rewards.csv')")
+
+
 def _read(table: object, wanted: Wanted, delimiter: str | None, header: bool | None) -> Table:
     if isinstance(table, (str, os.PathLike)):
-        return read_file(Path(table), wanted, delimiter, header)
+        return read_file(file_path("table", table), wanted, delimiter, header)
     frame = frame_series(table)
     if frame is not None:
         series, index = frame

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from kalmanbandits.errors import InvalidArgument
+from kalmanbandits.errors import InvalidArgument, shown
 from kalmanbandits.systems.table_bytes import read_unchanged
 from kalmanbandits.systems.table_index import TableError, from_text
 from kalmanbandits.systems.tables import (
@@ -77,7 +77,7 @@ def read_series(path: Path, delimiter: str | None) -> Series:
         return _arrow_series(path, content)
     text = _decoded(str(path), content)
     rows = _rows(
-        str(path), text, _delimiter(str(path), text) if delimiter is None else _one_character(delimiter)
+        str(path), text, _delimiter(str(path), text) if delimiter is None else one_character(delimiter)
     )
     _, first = next(rows)
     columns: list[list[str]] = [[] for _ in first]
@@ -149,7 +149,7 @@ def _from_csv(
     parse: Callable[[str], float | None],
 ) -> Table:
     text = _decoded(name, content)
-    separator = _delimiter(name, text) if delimiter is None else _one_character(delimiter)
+    separator = _delimiter(name, text) if delimiter is None else one_character(delimiter)
     rows = _rows(name, text, separator)
     line, first = next(rows)
     width = len(first)
@@ -249,9 +249,10 @@ def number_in(cell: str) -> float | None:
         return math.nan if cell.strip().lower() in MISSING else None
 
 
-def _one_character(delimiter: str) -> str:
+def one_character(delimiter: str) -> str:
+    """A delimiter, if it can be one."""
     if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
-        raise InvalidArgument(f"delimiter must be one character, got {delimiter!r} (such as ';')")
+        raise InvalidArgument(f"delimiter must be one character, got {shown(delimiter)} (such as ';')")
     return delimiter
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kalmanbandits.errors import Array, InvalidArgument
+from kalmanbandits.errors import LARGEST, Array, InvalidArgument
 from kalmanbandits.systems.table_index import (
     TELLING,
     Index,
@@ -23,7 +23,6 @@ from kalmanbandits.systems.table_index import (
 )
 
 DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+\s*")
-LARGEST = 1e100  # beyond it squares and sums of them leave the range of floats
 MOST_CELLS = 200_000_000  # 1.6 GB
 
 
@@ -99,7 +98,7 @@ def from_array(source: object) -> Table:
         if given.dtype.kind not in "biufO":
             raise TypeError(f"cells of type {given.dtype}")
         values = np.array(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise TableError(f"table must hold numbers, one row for each round, got {error}") from error
     if values.ndim != 2:
         raise TableError(f"table must have shape rounds × arms, got shape {values.shape}")
@@ -173,11 +172,8 @@ def choose(name: str, names: Sequence[str], wanted: Wanted, first_cell: Any, unn
     index asked for, the first column of dates is one, or the first column if its name tells so; an `index` of
     "" means none. A column that is named in `columns` is an arm.
     """
-    for option, chosen in (("columns", wanted.columns), ("drop", wanted.drop)):
-        if isinstance(chosen, str):
-            raise InvalidArgument(f"{option} must be a list of names, got {chosen!r} (such as [{chosen!r}])")
-        for column in chosen or ():
-            _known(name, names, column)
+    for column in (*(wanted.columns or ()), *(wanted.drop or ())):
+        _known(name, names, column)
     if wanted.when:
         _known(name, names, wanted.when)
     if wanted.columns is not None and wanted.drop:

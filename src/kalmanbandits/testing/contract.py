@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from kalmanbandits.agent import Agent
-from kalmanbandits.errors import InvalidType, KalmanBanditsError
+from kalmanbandits.errors import InvalidType, KalmanBanditsError, shown
 from kalmanbandits.policies.known_system import KnownSystemPolicy
 from kalmanbandits.policies.spec import Policy, Spec
 from kalmanbandits.policies.verbs import learn_once, score_once, select_once
@@ -49,7 +49,9 @@ def check_policy(policy: Policy | type[Policy]) -> None:
     if isinstance(policy, type):
         policy = _example(policy)
     if not isinstance(policy, Policy):
-        raise InvalidType(f"policy must be a policy or its class, got {policy!r} (derive it from Policy)")
+        raise InvalidType(
+            f"policy must be a policy or its class, got {shown(policy)} (derive it from Policy)"
+        )
     for check in CHECKS:
         check(policy)
 

@@ -109,7 +109,8 @@ def best_obtainable(
         The floor, the ceiling, and what foresight saves.
     """
     check_system(system)
-    rounds, runs = whole("rounds", rounds, 1), whole("runs", runs, 2, "an error needs two")
+    rounds = whole("rounds", rounds, 1)
+    runs = whole("runs", runs, 2, "an error needs two")
     policies = {name: policy(system) for name, policy in KNOWING.items()}
     everyone = {**policies, "FullInformation": FullInformation(system)}
     result = simulate(system, everyone, rounds=rounds, runs=runs, seed=seed, checkpoints=1)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from numpy.typing import ArrayLike
 
-from kalmanbandits.errors import InvalidArgument, array, positive, probability, whole
+from kalmanbandits.errors import LARGEST, InvalidArgument, array, positive, probability, whole
 from kalmanbandits.filtering.modified import ModifiedFilter, check_arm, check_code
 from kalmanbandits.filtering.window import modified_window
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
@@ -272,7 +272,9 @@ def _sum_over_arms(
     rounds: int, δ: float, B_c: float, B_R: float, squares: Sequence[float], spreads: Sequence[float]
 ) -> float:
     """Σ_a 2n·B_c²B_R²(1 − (1−δ)⁴(1 − exp(−φ²/2q)))."""
-    scale = 2 * rounds * positive("B_c", B_c) ** 2 * positive("B_R", B_R) ** 2
+    scale = (
+        2 * rounds * positive("B_c", B_c, largest=LARGEST) ** 2 * positive("B_R", B_R, largest=LARGEST) ** 2
+    )
     keep = -math.expm1(4 * math.log1p(-δ))  # 1 − (1−δ)⁴, which cancels at small δ
     total = 0.0
     for square, spread in zip(squares, spreads, strict=True):
