@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kalmanbandits.agent.events import CHOICES, ENDS, REWARDED, Event
-from kalmanbandits.errors import InvalidArgument, InvalidType, positive, whole
+from kalmanbandits.errors import InvalidArgument, InvalidType, instance, positive, shown, whole
 
 if TYPE_CHECKING:
     import pandas
@@ -54,7 +54,9 @@ class History:
     """
 
     def __init__(self, rows: Rows, names: tuple[str, ...] | None) -> None:
-        self.rows, self.names = rows, names
+        if getattr(rows, "dtype", None) != ROW:
+            raise InvalidType(f"rows must be those of a history, got {shown(rows)} (agent.history makes one)")
+        self.rows, self.names = rows, None if names is None else instance("names", names, tuple)
 
     def __len__(self) -> int:
         return len(self.rows)
