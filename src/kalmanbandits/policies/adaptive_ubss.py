@@ -40,6 +40,7 @@ from kalmanbandits.policies.arm_levels import (
 from kalmanbandits.policies.random import chance
 from kalmanbandits.policies.spec import Memory, Policy, Range, check_arms
 from kalmanbandits.policies.standard_units import NO_REWARD, gather, start_unit, unit_fields, unit_ranges
+from kalmanbandits.policies.ubss_codes import BY_ARM
 from kalmanbandits.policies.verbs import TIE, register_kernel
 
 AUTO = "auto"
@@ -47,7 +48,6 @@ WINDOWS = 4  # the most
 ROOM = 2**26  # bytes that windows above 1 may take
 OPENING = 8  # rounds
 LEAST = 1e-6  # of the unit squared: smaller errors count as that, so that V + Λ can be inverted
-BY_ARM = ("pulls", "mean", "v", "played", "refused")
 
 
 @dataclass(frozen=True, kw_only=True)

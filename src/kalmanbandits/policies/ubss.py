@@ -13,7 +13,7 @@ import numpy as np
 from kalmanbandits.compilation import Field, jit
 from kalmanbandits.errors import InvalidArgument, one_of, positive, probability, shown, whole
 from kalmanbandits.filtering.kalman import correct, dot, quadratic
-from kalmanbandits.learning.codes import decode, encode, shift
+from kalmanbandits.learning.codes import shift
 from kalmanbandits.learning.level import centre_fields, start_centre, step_of_level
 from kalmanbandits.learning.ridge import staleness
 from kalmanbandits.policies.adaptive_ubss import AUTO, AdaptiveUBSS
@@ -28,6 +28,7 @@ from kalmanbandits.policies.arm_levels import (
 from kalmanbandits.policies.random import chance
 from kalmanbandits.policies.spec import LARGEST, PROMISES, Memory, Policy, Range, check_arms
 from kalmanbandits.policies.standard_units import NO_REWARD, gather, start_unit, unit_fields, unit_ranges
+from kalmanbandits.policies.ubss_codes import with_new_codes
 from kalmanbandits.policies.ubss_given import BONUSES, learn_given
 from kalmanbandits.policies.verbs import register_kernel
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
@@ -35,8 +36,6 @@ from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_sy
 LAMBDA = 0.01  # of the default, in standard units
 LONGEST = 2**14  # windows: one arm alone needs more than 1 GiB there
 OPENING = 8  # rounds of the default
-MODELS = ("U", "D", "G", "N", "width", "last")  # fields with a row for each code and arm
-BY_ARM = ("pulls", "mean", "v", "played", "refused")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,24 +274,6 @@ def _adaptive(
             "(which has a width of its own: bonus='scaled' or 'none')"
         )
     return AdaptiveUBSS(arms=arms, delta_e=delta_e if bonus == "scaled" else 0.5)
-
-
-def with_new_codes(memory: Memory, grown: Memory, window: int) -> Memory:
-    """What `memory` holds, put into `grown`, a fresh memory of more arms."""
-    old, new = memory[0], grown[0]
-    k, n = old["pulls"].size, new["pulls"].size
-    codes = [encode(decode(code, k, window), n) for code in range(k**window)]
-    for name in memory.dtype.names or ():
-        if name in BY_ARM:
-            new[name][:k] = old[name]
-        elif name in MODELS:
-            new[name][codes, :k] = old[name]
-        elif name == "visits":
-            new[name][codes] = old[name]
-        else:
-            grown[name] = memory[name]
-    grown["code"] = codes[old["code"]]
-    return grown
 
 
 @jit
