@@ -82,7 +82,7 @@ def _is_ours(numbers: Path) -> bool:
 
 def write_numbers(result: Backtest, path: Path) -> Path:
     """One row for each policy, everything per round as rewards: the best first."""
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with path.open("w", newline="", encoding="utf-8", errors="replace") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
         for p in result.order:

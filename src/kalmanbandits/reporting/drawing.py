@@ -49,9 +49,10 @@ def plain(text: str, longest: int = 40) -> str:
 
     A label that begins with an underscore would be left out of legends; a space before it keeps it in.
 
-    >>> plain("costs $5 or $6"), plain("_x")
-    ('costs \\\\$5 or \\\\$6', ' _x')
+    >>> plain("costs $5 or $6"), plain("_x"), plain("two\\nlines")
+    ('costs \\\\$5 or \\\\$6', ' _x', 'two lines')
     """
+    text = "".join(letter if letter.isprintable() else " " for letter in text)  # or the fonts object
     short = text if len(text) <= longest else text[: longest - 1] + "…"
     return (" " if short.startswith("_") else "") + short.replace("$", r"\$")
 
