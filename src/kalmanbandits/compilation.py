@@ -264,7 +264,9 @@ def cache_folder() -> Path | None:
     Path or None
         The folder, which need not exist yet; None where the user has no home.
     """
-    numba_root = config.CACHE_DIR  # type: ignore[attr-defined]
+    # Not Numba's own setting: Numba takes it from the file .numba_config.yaml of the current folder too, and
+    # whoever says where the machine code lies says what is run.
+    numba_root = os.environ.get("NUMBA_CACHE_DIR")
     try:
         root = Path(numba_root or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute()
     except (RuntimeError, OSError):  # no home, or no current folder

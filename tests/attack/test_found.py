@@ -10,6 +10,8 @@ import py_compile
 import shutil
 import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 import tomllib
 from pathlib import Path
@@ -258,3 +260,23 @@ def test_a_pipe_where_a_report_would_be_does_not_hang(tmp_path):
     os.mkfifo(folder / "agent.py")
     assert quietly("backtest", table, "--policies", "UCB", "--runs", 1, "--out", folder) != 0
     shutil.rmtree(folder)
+
+
+def test_nothing_in_the_current_folder_is_imported_or_obeyed(tmp_path):
+    """Modules, settings of Matplotlib (every text through LaTeX) and of Numba (a cache of theirs)."""
+    table = write_table(tmp_path / "table.csv", ["a", "b"])
+    for module in ("kalmanbandits", "numpy", "click", "sitecustomize"):
+        (tmp_path / f"{module}.py").write_text("from pathlib import Path\nPath('ran').touch()\n")
+    (tmp_path / "matplotlibrc").write_text("text.usetex: True\n")
+    (tmp_path / ".numba_config.yaml").write_text(f"cache_dir: {tmp_path / 'theirs'}\n")
+    # An empty cache, so that the second process that compiles ahead is started.
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "ours")}
+    environment.pop("NUMBA_CACHE_DIR", None)
+    command = [Path(sys.executable).with_name("kalmanbandits"), "backtest", table.name, "--policies"]
+    command += ["Random,UCB", "--runs", "1", "--jobs", "2", "--out", "report"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "report" / "figure.png").exists()
+    assert (tmp_path / "ours" / "kalmanbandits").exists()
+    assert not (tmp_path / "theirs").exists()
+    assert not (tmp_path / "ran").exists()

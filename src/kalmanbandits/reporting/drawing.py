@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,18 @@ def plain_log(axes: Axes) -> None:
     """A log scale that says 1, 10, 100 instead of powers."""
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+@contextmanager
+def usual_settings() -> Iterator[None]:
+    """Matplotlib as it comes, for what is drawn inside.
+
+    It also takes settings from the file `matplotlibrc` of the current folder, which is not trusted: one of
+    them has every text run through LaTeX.
+    """
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        yield
 
 
 def save(figure: Figure, folder: Path) -> list[Path]:
