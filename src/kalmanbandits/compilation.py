@@ -31,6 +31,7 @@ from numba.core import config
 from numba.core.caching import _Cache
 from numba.core.codegen import CPUCodegen, JITCodeLibrary
 from numba.core.compiler import Compiler, CompileResult
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.cpu import CPUContext
 from numba.core.serialize import dumps
 from numba.core.typing.templates import Signature
@@ -48,6 +49,16 @@ OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True}
 UNUSED_AFTER = 30 * 24 * 3600.0  # seconds: code of older sources than this is swept away
 LARGEST_FILE = 1 << 28  # bytes; the code of a kernel takes about 1e5
 CHECKSUM = hashlib.sha256().digest_size
+
+
+if hasattr(os, "register_at_fork"):
+    # A child that inherits this lock from a thread it does not have could never compile anything. Hooks run
+    # in reverse: agents, which may compile inside their own locks, are brought to rest before.
+    os.register_at_fork(
+        before=global_compiler_lock.acquire,
+        after_in_parent=global_compiler_lock.release,
+        after_in_child=global_compiler_lock.release,
+    )
 
 
 def jit(function: F) -> F:
@@ -263,7 +274,9 @@ def cache_folder() -> Path | None:
     Path or None
         The folder, which need not exist yet; None where the user has no home.
     """
-    numba_root = config.CACHE_DIR  # type: ignore[attr-defined]
+    # Not Numba's own setting: Numba takes it from the file .numba_config.yaml of the current folder too, and
+    # whoever says where the machine code lies says what is run.
+    numba_root = os.environ.get("NUMBA_CACHE_DIR")
     try:
         root = Path(numba_root or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute()
     except (RuntimeError, OSError):  # no home, or no current folder

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import numbers
 import os
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -72,7 +71,7 @@ def whole(name: str, value: object, at_least: int, hint: str = "", *, below: int
     Traceback (most recent call last):
     kalmanbandits.errors.InvalidArgument: arm must be below 3, got 3 (arms count from 0)
     """
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
+    if isinstance(value, (bool, np.bool_, np.timedelta64)) or not isinstance(value, numbers.Integral):
         raise InvalidType(f"{name} must be an integer, got {shown(value)}{_way(hint)}")
     number = int(value)
     if number < at_least:
@@ -111,7 +110,7 @@ def real(name: str, value: object, hint: str = "", *, largest: float = math.inf)
         value = None if value.mask.any() else value.data
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
-    if not isinstance(value, numbers.Real):
+    if not isinstance(value, numbers.Real) or isinstance(value, np.timedelta64):
         raise InvalidType(
             f"{name} must be a number, got {shown(value)} of type {type(value).__name__}{_way(hint)}"
         )
@@ -231,11 +230,7 @@ def array(name: str, value: ArrayLike, shape: tuple[int | None, ...], hint: str 
         where = tuple(int(i) for i in np.argwhere(np.ma.getmaskarray(value))[0])
         raise InvalidArgument(f"{name} must not have masked entries, got one at {where}{_way(hint)}")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about lists of masked numbers: they become NaN and are refused
-            if np.asarray(value).dtype.kind not in "biufO":  # NumPy would parse text, drop imaginary parts
-                raise TypeError("not real numbers")
-            result = np.array(value, dtype=np.float64, order="C")
+        result = floats(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidType(
             f"{name} must be an array of real numbers, got {shown(value)}{_way(hint)}"
@@ -251,6 +246,50 @@ def array(name: str, value: ArrayLike, shape: tuple[int | None, ...], hint: str 
         raise InvalidArgument(f"{name} must be finite, got {result[where]} at {where}{_way(hint)}")
     result.flags.writeable = False
     return result
+
+
+def floats(value: object) -> Array:
+    """A float64 copy of whatever NumPy takes for an array of numbers, NaN where an entry is masked or None.
+
+    Parameters
+    ----------
+    value : object
+        What the user wrote. Masked arrays may stand in lists, where NumPy would forget their masks.
+
+    Returns
+    -------
+    ndarray of float64
+        C-ordered, of any shape.
+
+    Raises
+    ------
+    TypeError, ValueError, OverflowError, RecursionError
+        Where it is no array, or holds text, complex numbers or times, which NumPy would convert.
+
+    Examples
+    --------
+    >>> floats([np.ma.array([1.0, 2.0], mask=[True, False]), [3, 4]])
+    array([[nan,  2.],
+           [ 3.,  4.]])
+    """
+    given = np.asarray(_unmasked(value))
+    if given.dtype.kind not in "biufO":
+        raise TypeError(f"entries of type {given.dtype}")
+    if given.dtype.kind == "O":
+        for entry in given.flat:
+            if isinstance(entry, (str, bytes, complex)):
+                raise TypeError(f"the entry {shown(entry)}")
+    with np.errstate(over="ignore"):  # of more than 64 bits: infinite then
+        return np.array(given, dtype=np.float64, order="C")
+
+
+def _unmasked(value: object) -> object:
+    if isinstance(value, np.ma.MaskedArray):
+        kind = value.dtype.kind
+        if kind in "biufO":
+            return np.ma.filled(value.astype(object if kind == "O" else np.float64), np.nan)
+        return np.asarray(value)
+    return [_unmasked(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def instance(name: str, value: object, kind: type[T], hint: str = "") -> T:

@@ -78,7 +78,7 @@ def write(target: Target, content: bytes) -> None:
         return
     try:
         target.write(content)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:  # of text, closed, or only to be read
         raise InvalidType(f"target must be a path or a binary file, got {shown(target)}: {error}") from error
 
 

@@ -24,12 +24,12 @@ from typing import NamedTuple
 HERE = Path(__file__).parent
 # Cases of a child, about as many as it can play in ten seconds.
 BATCH = {
-    "save files": 1500,
-    "journals": 300,
-    "stores": 200,
-    "documents": 1500,
-    "tables": 3000,
-    "commands": 400,
+    "save files": 2500,
+    "journals": 120,
+    "stores": 100,
+    "documents": 2500,
+    "tables": 4000,
+    "commands": 200,
 }
 STALL = 60.0  # seconds of work without a new case: it hangs
 PATIENCE = 600.0  # seconds on the clock: it waits for something that never comes
@@ -139,6 +139,7 @@ def main() -> int:
             seed += 1
             if time.monotonic() > until or played.total() >= options.cases:
                 break
+        print(f"{played.total()} cases so far, next seed {seed}", flush=True)
     total = sum(len(found) for found in faults.values())
     for target in options.targets.split(","):
         kinds = [kind for kind in faults if kind[0] == target]

@@ -52,7 +52,7 @@ def write_backtest(result: Backtest, folder: Path, title: str, origin: Origin | 
     followed = follow(result, said.policy)
     texts = {} if origin is None else agent_files(result, said, origin)
     names = [*FIGURES, PAGE, NUMBERS, *texts]
-    with written_together(folder, names, table=",".join(COLUMNS[:3])) as aside:
+    with drawing.usual_settings(), written_together(folder, names, table=",".join(COLUMNS[:3])) as aside:
         png, _ = drawing.save(backtest_figure(result, title, said, followed), aside)
         backtest_page(result, title, said, followed, png, aside / PAGE)
         write_numbers(result, aside / NUMBERS)
@@ -82,7 +82,7 @@ def _is_ours(numbers: Path) -> bool:
 
 def write_numbers(result: Backtest, path: Path) -> Path:
     """One row for each policy, everything per round as rewards: the best first."""
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with path.open("w", newline="", encoding="utf-8", errors="replace") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
         for p in result.order:

@@ -165,7 +165,7 @@ def fit(table: Path, out: Path | None, dimensions: int, without_levels: bool, **
       kalmanbandits fit rewards.csv --out system.toml --dimensions 4 --without-levels
     """
     from kalmanbandits.durability import beginning, write_atomically
-    from kalmanbandits.errors import InvalidArgument
+    from kalmanbandits.errors import InvalidArgument, shown
     from kalmanbandits.identification.table_fit import fit_table
     from kalmanbandits.identification.table_words import describe
 
@@ -178,7 +178,7 @@ def fit(table: Path, out: Path | None, dimensions: int, without_levels: bool, **
     found = fit_table(replay, dimensions)
     click.echo("\n".join(describe(found, replay.names)))
     system = found.deviations if without_levels else found.system
-    write_atomically(path, f"{FITTED}{table.name}, {found.rows} rows.\n{system.to_toml()}".encode())
+    write_atomically(path, f"{FITTED}{shown(table.name)}, {found.rows} rows.\n{system.to_toml()}".encode())
     click.echo(f"System written to {path}", err=True)
 
 

@@ -36,6 +36,7 @@ def write_report(results: Results, folder: str | PathLike[str]) -> list[Path]:
         `figure.png`, `figure.svg`, `report.html` and `summary.csv` there.
     """
     from kalmanbandits.errors import file_path, instance, one_of
+    from kalmanbandits.reporting import drawing
     from kalmanbandits.reporting.files import written_together
     from kalmanbandits.reporting.overview import overview_figure
     from kalmanbandits.reporting.page import write_page
@@ -49,7 +50,7 @@ def write_report(results: Results, folder: str | PathLike[str]) -> list[Path]:
     one_of("[report] figure", kind, ("overview", "paper"))
     summary = summarise(results)
     data = _paper(summary) if kind == "paper" else None
-    with written_together(place, FILES) as aside:
+    with drawing.usual_settings(), written_together(place, FILES) as aside:
         png, _ = overview_figure(summary, aside) if data is None else paper_figure(data, aside)
         write_page(summary, results.manifest, data, png, aside / "report.html")
         write_csv(summary, aside / "summary.csv")

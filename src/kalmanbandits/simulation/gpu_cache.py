@@ -38,7 +38,10 @@ class GpuKernelCache:
         try:
             path, key = self.place()
             payload = read_checked(path, key) if path else None
-            return _kernel_class()._rebuild(**pickle.loads(payload)) if payload else None
+            if not payload:
+                return None
+            # Written by this user or the administrator, and unchanged since: see `read_checked`.
+            return _kernel_class()._rebuild(**pickle.loads(payload))  # nosec B301
         except Exception:  # whatever is wrong with the file, the kernel can be compiled
             return None
 

@@ -212,7 +212,7 @@ def seasonal(
             f"periods must hold lengths of at least 2 rounds, got one that {fault} (in rounds)"
         )
     φ = probability("damping", damping, "at 1 the seasons never drift, and grow without bound")
-    size = [positive("amplitude", v) for v in _per("amplitude", amplitude, m, "period")]
+    size = [positive("amplitude", v, largest=LARGEST) for v in _per("amplitude", amplitude, m, "period")]
     spread = np.repeat(2 * np.pi * np.arange(k)[:, None] / k, m, axis=1)
     angles = (
         spread if phases is None else array("phases", phases, (k, m), "a row per arm, a column per period")
@@ -264,7 +264,7 @@ def decoupled(
         raise InvalidArgument(
             f"decay must lie strictly between -1 and 1, got {worst:g} (at 1 it is a walk: see random_walk)"
         )
-    scales = np.array([positive("scale", v) for v in _per("scale", scale, k, "arm")])
+    scales = np.array([positive("scale", v, largest=LARGEST) for v in _per("scale", scale, k, "arm")])
     return LinearGaussianSystem(
         np.diag(decays), np.eye(k), np.diag(scales**2 * (1 - decays**2)), noise_variance
     )
@@ -324,10 +324,8 @@ def random_stable(
     radius = probability("spectral_radius", spectral_radius, "at 1 there is no stationary distribution")
     s2 = positive("noise_variance", noise_variance, _VARIANCE, largest=LARGEST)
     ratios = _per("signal_to_noise", signal_to_noise, k, "arm")
-    if ratios.min() <= 0:
-        raise InvalidArgument(
-            f"signal_to_noise must be positive, got {ratios.min():g} (a ratio of variances)"
-        )
+    for ratio in ratios:
+        positive("signal_to_noise", ratio, "a ratio of variances", largest=LARGEST)
     widest = positive("spread", spread, "1: arms of equal scale")
     if widest < 1:
         raise InvalidArgument(f"spread must be at least 1, got {widest:g} (1: arms of equal scale)")
@@ -357,10 +355,7 @@ def _turn(angle: float) -> Array:
 def _per(name: str, value: ArrayLike, count: int, unit: str) -> Array:
     """A scalar repeated `count` times, or an array of that length."""
     hint = f"a number, or one per {unit}"
-    result = array(name, np.full(count, real(name, value)) if _is_single(value) else value, (count,), hint)
-    for number in result:
-        real(name, number, hint, largest=LARGEST)
-    return result
+    return array(name, np.full(count, real(name, value)) if _is_single(value) else value, (count,), hint)
 
 
 def _is_single(value: ArrayLike) -> bool:

@@ -79,7 +79,7 @@ def read_series(path: Path, delimiter: str | None) -> Series:
     rows = _rows(
         str(path), text, _delimiter(str(path), text) if delimiter is None else one_character(delimiter)
     )
-    _, first = next(rows)
+    _, first = _first_row(str(path), rows)
     columns: list[list[str]] = [[] for _ in first]
     for line, cells in rows:
         _check_width(str(path), line, cells, len(first))
@@ -151,7 +151,7 @@ def _from_csv(
     text = _decoded(name, content)
     separator = _delimiter(name, text) if delimiter is None else one_character(delimiter)
     rows = _rows(name, text, separator)
-    line, first = next(rows)
+    line, first = _first_row(name, rows)
     width = len(first)
     if header is None:
         header = any(number_in(cell) is None for cell in first)
@@ -205,7 +205,7 @@ def _decoded(name: str, content: bytes) -> str:
             f"{name}, line {line} is not UTF-8 text: byte 0x{content[error.start]:02x} (save it as UTF-8)"
         ) from None
     if not text.strip():
-        raise TableError(f"{name} is empty (it must hold a row for each round, a column for each arm)")
+        raise _empty(name)
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise TableError(f"{name}, line {line} holds a zero byte: not text (save it as CSV or Parquet)")
@@ -226,6 +226,16 @@ def _rows(name: str, text: str, delimiter: str) -> Iterator[tuple[int, list[str]
             ) from None
         if len(cells) > 1 or (cells and cells[0].strip()):
             yield reader.line_num, cells
+
+
+def _first_row(name: str, rows: Iterator[tuple[int, list[str]]]) -> tuple[int, list[str]]:
+    for row in rows:
+        return row
+    raise _empty(name)  # a quoted blank is no row
+
+
+def _empty(name: str) -> TableError:
+    return TableError(f"{name} is empty (it must hold a row for each round, a column for each arm)")
 
 
 def on_or_off(cell: str) -> float | None:

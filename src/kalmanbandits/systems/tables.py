@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kalmanbandits.errors import LARGEST, Array, InvalidArgument
+from kalmanbandits.errors import LARGEST, Array, InvalidArgument, floats
 from kalmanbandits.systems.table_index import (
     TELLING,
     Index,
@@ -89,28 +89,13 @@ def check_table(table: Table, name: str) -> Table:
 
 def from_array(source: object) -> Table:
     """A table without names, from whatever NumPy takes for an array of numbers; masked cells are missing."""
-    if isinstance(source, (list, tuple)):
-        source = [_unmasked(row) for row in source]  # NumPy itself would drop the masks
-    if isinstance(source, np.ma.MaskedArray):
-        source = np.ma.filled(source.astype(np.float64), np.nan)
     try:
-        given = np.asarray(source)
-        if given.dtype.kind not in "biufO":
-            raise TypeError(f"cells of type {given.dtype}")
-        values = np.array(given, dtype=np.float64)
+        values = floats(source)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise TableError(f"table must hold numbers, one row for each round, got {error}") from error
     if values.ndim != 2:
         raise TableError(f"table must have shape rounds × arms, got shape {values.shape}")
     return Table(values, numbered(values.shape[1]))
-
-
-def _unmasked(row: object) -> Any:
-    if isinstance(row, np.ma.MaskedArray):
-        return np.ma.filled(row.astype(np.float64), np.nan)
-    if isinstance(row, (list, tuple)):
-        return [math.nan if cell is np.ma.masked else cell for cell in row]
-    return row
 
 
 def from_columns(
