@@ -16,7 +16,7 @@ COMPILE := pip compile --quiet --universal --fork-strategy fewest --python-versi
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce figure check format test test-oldest docs fuzz attack mutate soak audit count gpu-code \
+.PHONY: help setup reproduce figure check format test test-oldest docs fuzz attack mutate soak audit-source audit count gpu-code \
 	gpu-golden bench bench-peers bench-gpu bench-regret bench-windows bench-intervals gallery golden lock clean
 
 help: ## list the targets
@@ -79,9 +79,11 @@ attack: setup ## damaged files, stores, journals, documents, tables and command 
 mutate: setup ## change kernels one thing at a time and list what no test notices; ARGS=policies/ucb.py for others
 	NUMBA_DISABLE_JIT=1 $(BIN)/python tools/mutate.py --processes $(WORKERS) $(ARGS)
 
-audit: setup ## known faults of the dependencies (needs the network) and of the source; answers in SECURITY.md
+audit-source: setup ## faults that bandit sees in the source; answers in SECURITY.md
 	$(BIN)/bandit --quiet --recursive src --severity-level medium --confidence-level medium
-	$(BIN)/pip-audit --requirement requirements.txt --disable-pip --progress-spinner off
+
+audit: audit-source ## that and known faults of the dependencies, where they can be looked up; fails where not
+	$(BIN)/pip-audit --strict --requirement requirements.txt --disable-pip --progress-spinner off
 
 count: setup ## lines of code, Any in signatures, repeated passages
 	$(BIN)/python tools/count.py $(ARGS)

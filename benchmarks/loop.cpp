@@ -5,7 +5,7 @@
 //
 // POLICY is ubss1, ucb or swucb; GENERATOR is philox (the library's own: the regret must come out the same)
 // or std (std::mt19937_64 with std::normal_distribution). `numbers` are those of speed.py: the system, the key of
-// run 0, and the table of the inverse normal. Prints the least CPU time in ns a round, and the mean regret.
+// run 0, and the table of the inverse normal. Prints the least CPU time in ns per round, and the mean regret.
 
 #include <cmath>
 #include <cstdint>

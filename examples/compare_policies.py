@@ -1,4 +1,4 @@
-"""Compare policies on a system of one's own: what each loses a round, with its standard error.
+"""Compare policies on a system of one's own: the regret per round of each, with its standard error.
 
 python examples/compare_policies.py
 """

@@ -57,7 +57,7 @@ kb.register_kernel("DiscountedMean", score, update, skip)
 
 @dataclass(frozen=True, kw_only=True)
 class PlainDiscountedMean(kb.PlainPolicy):
-    """The same in plain Python: some fifteen microseconds a round instead of a tenth of one."""
+    """The same in plain Python: some fifteen microseconds per round instead of a tenth of one."""
 
     arms: int
     rho: float = 0.9

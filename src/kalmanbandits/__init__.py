@@ -1,6 +1,6 @@
 """Restless bandits whose rewards drift with a hidden linear Gaussian state.
 
-    z' = Γz + ξ,    X = ⟨c_a, z⟩ + η          choose one of k actions a round, see its reward alone
+    z' = Γz + ξ,    X = ⟨c_a, z⟩ + η          choose one of k actions per round, see its reward alone
 
 The public names live here and are loaded when first used, so that `import kalmanbandits` costs little.
 """

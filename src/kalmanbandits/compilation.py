@@ -31,6 +31,7 @@ from numba.core import config
 from numba.core.caching import _Cache
 from numba.core.codegen import CPUCodegen, JITCodeLibrary
 from numba.core.compiler import Compiler, CompileResult
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.cpu import CPUContext
 from numba.core.serialize import dumps
 from numba.core.typing.templates import Signature
@@ -38,6 +39,9 @@ from numba.core.typing.templates import Signature
 from kalmanbandits.durability import write_atomically
 
 F = TypeVar("F", bound=Callable[..., object])
+Field = (
+    tuple[str, str] | tuple[str, str, tuple[int, ...]]
+)  # of a record: name, NumPy type, shape if it has one
 
 # Division by zero gives inf as in NumPy: a check in every division costs, and scores use inf on purpose.
 # No `fastmath`: results must repeat.
@@ -45,6 +49,16 @@ OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True}
 UNUSED_AFTER = 30 * 24 * 3600.0  # seconds: code of older sources than this is swept away
 LARGEST_FILE = 1 << 28  # bytes; the code of a kernel takes about 1e5
 CHECKSUM = hashlib.sha256().digest_size
+
+
+if hasattr(os, "register_at_fork"):
+    # A child that inherits this lock from a thread it does not have could never compile anything. Hooks run
+    # in reverse: agents, which may compile inside their own locks, are brought to rest before.
+    os.register_at_fork(
+        before=global_compiler_lock.acquire,
+        after_in_parent=global_compiler_lock.release,
+        after_in_child=global_compiler_lock.release,
+    )
 
 
 def jit(function: F) -> F:
@@ -186,10 +200,10 @@ class KernelCache(_Cache):
         if path is None:
             return None
         try:
-            payload = _read_checked(path, key)
+            payload = read_checked(path, key)
             if payload is None:
                 return None
-            # Written by this user or the administrator, and unchanged since: see `_read_checked`.
+            # Written by this user or the administrator, and unchanged since: see `read_checked`.
             parts = pickle.loads(payload)  # nosec B301
             rebuilt: CompileResult = CompileResult._rebuild(target_context, *parts)  # type: ignore[no-untyped-call]
         except Exception:  # written by us, yet of no use here, such as a module that is gone: compile it
@@ -202,12 +216,7 @@ class KernelCache(_Cache):
         path = self._path(key)
         if path is None or data.library.has_dynamic_globals:  # type: ignore[attr-defined]
             return
-        with contextlib.suppress(OSError):  # a read-only or full disk costs a compilation, nothing else
-            if not path.parent.exists():
-                _sweep(path.parent.parent)
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            content = dumps(data._reduce())  # type: ignore[no-untyped-call]
-            write_atomically(path, _checksum(key, content) + content)
+        write_checked(path, key, dumps(data._reduce()))  # type: ignore[no-untyped-call]
 
     def _key(self, signature: Signature, codegen: CPUCodegen) -> bytes:
         magic = codegen.magic_tuple()  # type: ignore[no-untyped-call]
@@ -226,10 +235,22 @@ def _checksum(key: bytes, content: bytes) -> bytes:
     return hashlib.sha256(b"\0".join((str(stamp and stamp.name).encode(), key, content))).digest()
 
 
-def _read_checked(path: Path, key: bytes) -> bytes | None:
+def write_checked(path: Path, key: bytes, content: bytes) -> None:
+    """Put machine code and its checksum at `path`, all at once, for whoever else reads there."""
+    with contextlib.suppress(OSError):  # a read-only or full disk costs a compilation, nothing else
+        if not path.parent.exists():
+            _sweep(path.parent.parent)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_atomically(path, _checksum(key, content) + content)
+
+
+def read_checked(path: Path, key: bytes) -> bytes | None:
     """The content of a file that we wrote and nobody changed; None for every other."""
-    # Without O_NONBLOCK a named pipe in its place would wait for a writer for ever.
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    try:
+        # Without O_NONBLOCK a named pipe in its place would wait for a writer for ever.
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    except OSError:
+        return None
     with open(handle, "rb") as file:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_FILE:
@@ -253,7 +274,9 @@ def cache_folder() -> Path | None:
     Path or None
         The folder, which need not exist yet; None where the user has no home.
     """
-    numba_root = config.CACHE_DIR  # type: ignore[attr-defined]
+    # Not Numba's own setting: Numba takes it from the file .numba_config.yaml of the current folder too, and
+    # whoever says where the machine code lies says what is run.
+    numba_root = os.environ.get("NUMBA_CACHE_DIR")
     try:
         root = Path(numba_root or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute()
     except (RuntimeError, OSError):  # no home, or no current folder

@@ -18,6 +18,8 @@ def write_atomically(path: Path, content: bytes) -> None:
     """
     try:
         target = Path(os.path.realpath(path))
+        if target.is_symlink():  # it leads to itself
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         mode = target.stat().st_mode if target.exists() else None
         if mode is not None and not stat.S_ISREG(mode):
             with open(target, "wb") as file:
@@ -43,9 +45,11 @@ def write_through(temporary: Path, path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
+        if isinstance(error, OSError):  # a full disk names no file, and nobody knows the temporary one
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
     flush_folder(path.parent)  # the directory entry too
 
@@ -58,6 +62,18 @@ def flush_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def beginning(path: Path, length: int) -> bytes:
+    """The first bytes of the file at `path`; a pipe, a device or a folder has none."""
+    try:
+        handle = open_regular(path)
+    except OSError as error:
+        if error.errno in (errno.EISDIR, errno.EINVAL):
+            return b""
+        raise
+    with os.fdopen(handle, "rb") as file:
+        return file.read(length)
 
 
 def open_regular(path: Path) -> int:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import numbers
-import warnings
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,6 +14,7 @@ from numpy.typing import ArrayLike
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 T = TypeVar("T")
+LARGEST = 1e100  # beyond it squares and sums of them leave the range of floats
 _LONGEST = 200  # characters of a value in a message
 
 
@@ -50,21 +53,15 @@ def whole(name: str, value: object, at_least: int, hint: str = "", *, below: int
 
     Parameters
     ----------
-    name : str
-        What the argument is called where the user wrote it.
-    value : object
-        What the user wrote.
-    at_least : int
-        The smallest integer that is allowed.
-    hint : str
-        The way out, added to the message in parentheses.
-    below : int
-        The smallest integer that is too large.
+    name, value, hint
+        As for `real`.
+    at_least, below : int
+        The smallest integer that is allowed, and the smallest that is too large.
 
     Returns
     -------
     int
-        The value as an integer of Python.
+        A Python integer.
 
     Examples
     --------
@@ -74,7 +71,7 @@ def whole(name: str, value: object, at_least: int, hint: str = "", *, below: int
     Traceback (most recent call last):
     kalmanbandits.errors.InvalidArgument: arm must be below 3, got 3 (arms count from 0)
     """
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
+    if isinstance(value, (bool, np.bool_, np.timedelta64)) or not isinstance(value, numbers.Integral):
         raise InvalidType(f"{name} must be an integer, got {shown(value)}{_way(hint)}")
     number = int(value)
     if number < at_least:
@@ -84,7 +81,7 @@ def whole(name: str, value: object, at_least: int, hint: str = "", *, below: int
     return number
 
 
-def real(name: str, value: object, hint: str = "") -> float:
+def real(name: str, value: object, hint: str = "", *, largest: float = math.inf) -> float:
     """`value` as a finite float.
 
     Parameters
@@ -95,11 +92,13 @@ def real(name: str, value: object, hint: str = "") -> float:
         What the user wrote: a number, or an array of no dimensions.
     hint : str
         The way out, added to the message in parentheses.
+    largest : float
+        What it may be in size.
 
     Returns
     -------
     float
-        The value as a float of Python.
+        A Python float.
 
     Examples
     --------
@@ -111,7 +110,7 @@ def real(name: str, value: object, hint: str = "") -> float:
         value = None if value.mask.any() else value.data
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
-    if not isinstance(value, numbers.Real):
+    if not isinstance(value, numbers.Real) or isinstance(value, np.timedelta64):
         raise InvalidType(
             f"{name} must be a number, got {shown(value)} of type {type(value).__name__}{_way(hint)}"
         )
@@ -123,21 +122,23 @@ def real(name: str, value: object, hint: str = "") -> float:
         ) from None
     if not math.isfinite(number):
         raise InvalidArgument(f"{name} must be finite, got {number}{_way(hint)}")
+    if abs(number) > largest:
+        raise InvalidArgument(f"{name} must be at most {largest:g} in size, got {number:g}{_way(hint)}")
     return number
 
 
-def positive(name: str, value: object, hint: str = "") -> float:
+def positive(name: str, value: object, hint: str = "", *, largest: float = math.inf) -> float:
     """`value` as a float above 0.
 
     Parameters
     ----------
-    name, value, hint
+    name, value, hint, largest
         As for `real`.
 
     Returns
     -------
     float
-        The value as a float of Python.
+        Above 0.
 
     Examples
     --------
@@ -145,7 +146,7 @@ def positive(name: str, value: object, hint: str = "") -> float:
     Traceback (most recent call last):
     kalmanbandits.errors.InvalidArgument: noise_variance must be positive, got -1.0 (it is a variance)
     """
-    number = real(name, value, hint)
+    number = real(name, value, hint, largest=largest)
     if number <= 0:
         raise InvalidArgument(f"{name} must be positive, got {number}{_way(hint)}")
     return number
@@ -162,7 +163,7 @@ def probability(name: str, value: object, hint: str = "") -> float:
     Returns
     -------
     float
-        The value as a float of Python.
+        Above 0 and below 1.
 
     Examples
     --------
@@ -180,10 +181,8 @@ def one_of(name: str, value: object, choices: tuple[str, ...]) -> str:
 
     Parameters
     ----------
-    name : str
-        What the argument is called where the user wrote it.
-    value : object
-        What the user wrote.
+    name, value
+        As for `real`.
     choices : tuple of str
         The strings that are allowed.
 
@@ -207,19 +206,17 @@ def array(name: str, value: ArrayLike, shape: tuple[int | None, ...], hint: str 
 
     Parameters
     ----------
-    name : str
-        What the argument is called where the user wrote it.
+    name, hint : str
+        As for `real`.
     value : array_like
         What the user wrote. Text, complex numbers, and masked entries are refused.
     shape : tuple of int or None
         The length of each dimension; None allows any.
-    hint : str
-        The way out, added to the message in parentheses.
 
     Returns
     -------
     ndarray of float64
-        A copy that nobody can write to.
+        A read-only copy.
 
     Examples
     --------
@@ -233,11 +230,7 @@ def array(name: str, value: ArrayLike, shape: tuple[int | None, ...], hint: str 
         where = tuple(int(i) for i in np.argwhere(np.ma.getmaskarray(value))[0])
         raise InvalidArgument(f"{name} must not have masked entries, got one at {where}{_way(hint)}")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about lists of masked numbers: they become NaN and are refused
-            if np.asarray(value).dtype.kind not in "biufO":  # NumPy would parse text, drop imaginary parts
-                raise TypeError("not real numbers")
-            result = np.array(value, dtype=np.float64, order="C")
+        result = floats(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidType(
             f"{name} must be an array of real numbers, got {shown(value)}{_way(hint)}"
@@ -255,19 +248,59 @@ def array(name: str, value: ArrayLike, shape: tuple[int | None, ...], hint: str 
     return result
 
 
+def floats(value: object) -> Array:
+    """A float64 copy of whatever NumPy takes for an array of numbers, NaN where an entry is masked or None.
+
+    Parameters
+    ----------
+    value : object
+        What the user wrote. Masked arrays may stand in lists, where NumPy would forget their masks.
+
+    Returns
+    -------
+    ndarray of float64
+        C-ordered, of any shape.
+
+    Raises
+    ------
+    TypeError, ValueError, OverflowError, RecursionError
+        Where it is no array, or holds text, complex numbers or times, which NumPy would convert.
+
+    Examples
+    --------
+    >>> floats([np.ma.array([1.0, 2.0], mask=[True, False]), [3, 4]])
+    array([[nan,  2.],
+           [ 3.,  4.]])
+    """
+    given = np.asarray(_unmasked(value))
+    if given.dtype.kind not in "biufO":
+        raise TypeError(f"entries of type {given.dtype}")
+    if given.dtype.kind == "O":
+        for entry in given.flat:
+            if isinstance(entry, (str, bytes, complex)):
+                raise TypeError(f"the entry {shown(entry)}")
+    with np.errstate(over="ignore"):  # of more than 64 bits: infinite then
+        return np.array(given, dtype=np.float64, order="C")
+
+
+def _unmasked(value: object) -> object:
+    if isinstance(value, np.ma.MaskedArray):
+        kind = value.dtype.kind
+        if kind in "biufO":
+            return np.ma.filled(value.astype(object if kind == "O" else np.float64), np.nan)
+        return np.asarray(value)
+    return [_unmasked(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
 def instance(name: str, value: object, kind: type[T], hint: str = "") -> T:
     """`value` if it is a `kind`.
 
     Parameters
     ----------
-    name : str
-        What the argument is called where the user wrote it.
-    value : object
-        What the user wrote.
+    name, value, hint
+        As for `real`.
     kind : type
         The type that it must have.
-    hint : str
-        The way out, added to the message in parentheses.
 
     Returns
     -------
@@ -283,6 +316,153 @@ def instance(name: str, value: object, kind: type[T], hint: str = "") -> T:
     if not isinstance(value, kind):
         raise InvalidType(f"{name} must be of type {kind.__name__}, got {shown(value)}{_way(hint)}")
     return value
+
+
+def truth(name: str, value: object, hint: str = "") -> bool:
+    """`value` if it is True or False; 0, 1 and words are refused.
+
+    Parameters
+    ----------
+    name, value, hint
+        As for `real`.
+
+    Returns
+    -------
+    bool
+        The value as a Boolean of Python.
+
+    Examples
+    --------
+    >>> truth("fsync", "no")
+    Traceback (most recent call last):
+    kalmanbandits.errors.InvalidType: fsync must be True or False, got 'no'
+    """
+    if not isinstance(value, (bool, np.bool_)):
+        raise InvalidType(f"{name} must be True or False, got {shown(value)}{_way(hint)}")
+    return bool(value)
+
+
+def texts(name: str, value: object, hint: str = "") -> list[str]:
+    """`value` as a list of strings; one string by itself is refused.
+
+    Parameters
+    ----------
+    name, value, hint
+        As for `real`.
+
+    Returns
+    -------
+    list of str
+        The strings, in their order.
+
+    Examples
+    --------
+    >>> texts("columns", "price")
+    Traceback (most recent call last):
+    kalmanbandits.errors.InvalidType: columns must be a list of texts, got 'price'
+    """
+    try:
+        found: list[object] = [None]
+        if not isinstance(value, (str, bytes)):
+            found = list(value)  # type: ignore[call-overload]
+    except TypeError:
+        found = [None]
+    given = [item for item in found if isinstance(item, str)]
+    if len(given) < len(found):
+        raise InvalidType(f"{name} must be a list of texts, got {shown(value)}{_way(hint)}")
+    return given
+
+
+def mapping(name: str, value: object, hint: str = "") -> Mapping[Any, Any]:
+    """`value` if it is a dictionary or something like one.
+
+    Parameters
+    ----------
+    name, value, hint
+        As for `real`.
+
+    Returns
+    -------
+    Mapping
+        The value.
+
+    Examples
+    --------
+    >>> mapping("counts", ["theta"], "such as {'theta': 9}")
+    Traceback (most recent call last):
+    kalmanbandits.errors.InvalidType: counts must be a dictionary, got ['theta'] (such as {'theta': 9})
+    """
+    if not isinstance(value, Mapping):
+        raise InvalidType(f"{name} must be a dictionary, got {shown(value)}{_way(hint)}")
+    return value
+
+
+def function(name: str, value: object, hint: str = "") -> Callable[..., Any]:
+    """`value` if it can be called.
+
+    Parameters
+    ----------
+    name, value, hint
+        As for `real`.
+
+    Returns
+    -------
+    callable
+        The value.
+
+    Examples
+    --------
+    >>> function("progress", 3, "such as print")
+    Traceback (most recent call last):
+    kalmanbandits.errors.InvalidType: progress must be callable, got 3 (such as print)
+    """
+    if not callable(value):
+        raise InvalidType(f"{name} must be callable, got {shown(value)}{_way(hint)}")
+    return value
+
+
+def file_path(name: str, value: object, hint: str = "") -> Path:
+    """`value` as the path of a file or folder, if the system could have one of that name.
+
+    Parameters
+    ----------
+    name : str
+        What the argument is called where the user wrote it.
+    value : object
+        What the user wrote: text, or an `os.PathLike` of text.
+    hint : str
+        The way out, added to the message in parentheses.
+
+    Returns
+    -------
+    Path
+        The value as a path; whether something lies there is not looked at.
+
+    Examples
+    --------
+    >>> file_path("folder", "results").name
+    'results'
+    >>> file_path("folder", "")
+    Traceback (most recent call last):
+    kalmanbandits.errors.InvalidArgument: folder must be a path, got ''
+    """
+    try:
+        text = os.fspath(value)  # type: ignore[call-overload]
+    except Exception:  # no path, or an object of somebody's own whose __fspath__ fails
+        text = None
+    if not isinstance(text, str):
+        raise InvalidType(
+            f"{name} must be a path, got {shown(value)} of type {type(value).__name__}{_way(hint)}"
+        )
+    if not text:
+        raise InvalidArgument(f"{name} must be a path, got ''{_way(hint)}")
+    try:
+        usable = "\0" not in text and bool(os.fsencode(text))
+    except UnicodeEncodeError:
+        usable = False
+    if not usable:
+        raise InvalidArgument(f"{name} must be a path that a file can have, got {shown(text)}{_way(hint)}")
+    return Path(text)
 
 
 def shown(value: object) -> str:

@@ -18,13 +18,15 @@ from matplotlib.figure import Figure
 from kalmanbandits.backtesting.figure import STRETCHES, backtest_figure, draw_shares, heading
 from kalmanbandits.backtesting.result import Backtest
 from kalmanbandits.backtesting.stretches import edges, shares
-from kalmanbandits.errors import InvalidArgument, InvalidType
+from kalmanbandits.errors import InvalidArgument, InvalidType, instance, shown, truth, whole
 from kalmanbandits.reporting import drawing
 from kalmanbandits.reporting.style import looks
 from kalmanbandits.statistics.intervals import mean, over_time
 
 if TYPE_CHECKING:
     import xarray
+
+MOST_ARMS = 10_000  # rows of a picture
 
 __all__ = ["backtest", "choices", "regret"]
 
@@ -53,6 +55,7 @@ def regret(result: xarray.Dataset, *, per_round: bool = True) -> Figure:
     """
     if not hasattr(result, "regret") or not hasattr(result, "checkpoint"):
         raise InvalidType(f"result must be a dataset of simulate(…), got {type(result).__name__}")
+    per_round = truth("per_round", per_round)
     names = [str(name) for name in result.policy.values]
     look, at = looks(names), result.checkpoint.values
     figure = Figure(figsize=(8, 4.6), layout="constrained")
@@ -70,7 +73,7 @@ def regret(result: xarray.Dataset, *, per_round: bool = True) -> Figure:
     return figure
 
 
-def choices(source: Any, *, names: Sequence[str] | None = None) -> Figure:
+def choices(source: object, *, names: Sequence[str] | None = None) -> Figure:
     """Which arm was chosen when: a strip for each arm, dark where it was chosen always.
 
     Parameters
@@ -117,11 +120,13 @@ def backtest(result: Backtest, title: str = "Backtest") -> Figure:
     matplotlib.figure.Figure
     """
     if not isinstance(result, Backtest):
-        raise InvalidType(f"result must be a Backtest, got {result!r} (such as backtest(replay, policies))")
-    return backtest_figure(result, title)
+        raise InvalidType(
+            f"result must be a Backtest, got {shown(result)} (such as backtest(replay, policies))"
+        )
+    return backtest_figure(result, instance("title", title, str))
 
 
-def _chosen(source: Any) -> tuple[Any, Any, list[str] | None]:
+def _chosen(source: object) -> tuple[Any, Any, list[str] | None]:
     """Rounds and arms in a history, however it is kept, and the names of the arms if it knows them."""
     policy = getattr(source, "policy", None)
     count = getattr(policy, "arms", None)
@@ -135,13 +140,13 @@ def _chosen(source: Any) -> tuple[Any, Any, list[str] | None]:
     if isinstance(kept, (list, tuple, np.ndarray)) and not getattr(
         getattr(kept, "dtype", None), "names", None
     ):
-        arms, rounds = np.asarray(kept), None
+        arms, rounds = _column({"arm": kept}, "arm"), None
     else:
         arms, rounds = _column(kept, "arm"), _column(kept, "round")
     if arms is None or arms.ndim != 1 or arms.dtype.kind not in "iuUO":
         raise InvalidType(
-            f"source must have a column `arm` of arms, got {source!r} (such as an agent with a history, or "
-            '{"round": [1, 2], "arm": [0, 1]})'
+            f"source must have a column `arm` of arms, got {shown(source)} "
+            '(such as an agent with a history, or {"round": [1, 2], "arm": [0, 1]})'
         )
     if len(arms) == 0:
         raise InvalidArgument("source must hold at least one choice, got none")
@@ -151,7 +156,7 @@ def _chosen(source: Any) -> tuple[Any, Any, list[str] | None]:
     return at, arms, names
 
 
-def _column(kept: Any, name: str) -> Any:
+def _column(kept: object, name: str) -> Any:
     """A column by its name: an item of what has items, else an attribute."""
     if hasattr(kept, "__getitem__") and not isinstance(kept, str):
         try:
@@ -166,8 +171,8 @@ def _names(arms: Any, known: list[str] | None) -> list[str]:
     if arms.dtype.kind in "UO":
         seen = list(dict.fromkeys(str(arm) for arm in arms))
         return [*(known or []), *(arm for arm in seen if arm not in (known or []))] if known else sorted(seen)
-    if int(arms.min()) < 0:
-        raise InvalidArgument(f"arms must be indices from 0, got {int(arms.min())}")
+    for end in (arms.min(), arms.max()):
+        whole("every arm", end, 0, "an index from 0", below=MOST_ARMS)
     count = int(arms.max()) + 1
     if known is not None and len(known) < count:
         raise InvalidArgument(f"names must hold one for each of {count} arms, got {len(known)}")

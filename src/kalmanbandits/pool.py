@@ -6,12 +6,13 @@ import threading
 from collections.abc import Callable
 
 WATCH = 0.1  # seconds between two looks
+MOST = 256  # threads; no result depends on their number, and more than there are cores help nobody
 
 
 def run_threads(
     work: Callable[[], None], threads: int, stop: threading.Event, watch: Callable[[], None]
 ) -> None:
-    """Let `work` run in `threads` threads to its end; meanwhile call `watch` now and then from this one.
+    """Let `work` run in so many threads (at most 256) to its end; call `watch` now and then from this one.
 
     `work` should return soon after `stop` is set. That happens on a Ctrl-C here and on an error in a thread,
     which is raised here once all have returned.
@@ -25,10 +26,12 @@ def run_threads(
             errors.append(error)
             stop.set()
 
-    workers = [threading.Thread(target=guarded, daemon=True) for _ in range(threads)]
-    for worker in workers:
-        worker.start()
+    workers: list[threading.Thread] = []
     try:
+        for _ in range(min(threads, MOST)):
+            worker = threading.Thread(target=guarded, daemon=True)
+            worker.start()
+            workers.append(worker)
         for worker in workers:
             while worker.is_alive():
                 worker.join(WATCH)

@@ -14,14 +14,13 @@ import json
 import os
 import platform
 import zipfile
-from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from kalmanbandits import __version__
 from kalmanbandits.durability import open_regular, write_atomically
-from kalmanbandits.errors import FileFormatError, InvalidType
+from kalmanbandits.errors import FileFormatError, InvalidType, file_path, shown
 from kalmanbandits.policies.spec import FORMAT, Memory, Spec
 
 NAME = "kalmanbandits agent"
@@ -43,7 +42,7 @@ class Saved(NamedTuple):
     history: Any = None
 
 
-def pack(spec: Spec, memory: Memory, position: dict[str, Any], history: Any = None) -> bytes:
+def pack(spec: Spec, memory: Memory, position: dict[str, Any], history: object = None) -> bytes:
     """The content of a save file."""
     versions = {"kalmanbandits": __version__, "numpy": np.__version__, "python": platform.python_version()}
     header = {"name": NAME, "format": FORMAT, "policy": spec.to_dict(), **position, "versions": versions}
@@ -75,12 +74,12 @@ def _put(archive: zipfile.ZipFile, name: str, content: str | bytes, kind: int = 
 def write(target: Target, content: bytes) -> None:
     """Write the content of a save file to a path, atomically, or to an open binary file."""
     if not hasattr(target, "write"):
-        write_atomically(_path(target), content)
+        write_atomically(file_path("target", target, "or give a binary file"), content)
         return
     try:
         target.write(content)
-    except TypeError as error:
-        raise InvalidType(f"target must be a path or a binary file, got {target!r}: {error}") from error
+    except (TypeError, ValueError) as error:  # of text, closed, or only to be read
+        raise InvalidType(f"target must be a path or a binary file, got {shown(target)}: {error}") from error
 
 
 def lasting_fields(memory: Memory) -> list[str]:
@@ -91,12 +90,14 @@ def lasting_fields(memory: Memory) -> list[str]:
 def read(source: Target | bytes) -> Saved:
     """What `pack` made, from a path, an open binary file, or the content itself."""
     name = "the agent" if isinstance(source, bytes) else source
-    path = None if isinstance(source, bytes) or hasattr(source, "read") else _path(source)
+    place = None
+    if not isinstance(source, bytes) and not hasattr(source, "read"):
+        place = file_path("source", source, "or give a binary file")
     try:
         if isinstance(source, bytes):
             return _read(name, io.BytesIO(source))
-        if path is not None:
-            with os.fdopen(open_regular(path), "rb") as file:
+        if place is not None:
+            with os.fdopen(open_regular(place), "rb") as file:
                 return _read(name, file)
         stream: Any = source
         return _read(name, stream if stream.seekable() else io.BytesIO(stream.read()))
@@ -106,13 +107,6 @@ def read(source: Target | bytes) -> Saved:
         raise
     except Exception as error:  # whatever a foreign or damaged file may cause on its way through the readers
         raise FileFormatError(f"{name} is cut short, damaged, or not a saved agent: {error}") from error
-
-
-def _path(target: Any) -> Path:
-    try:
-        return Path(target)
-    except TypeError:
-        raise InvalidType(f"path must be a path or a binary file, got {target!r}") from None
 
 
 def _read(path: Any, file: Any) -> Saved:
@@ -146,7 +140,7 @@ def _member(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
     raise ValueError(f"{name} would take more than the {most} bytes that it may have")
 
 
-def _described(path: Any, policy: dict[str, Any]) -> Spec:
+def _described(path: object, policy: dict[str, Any]) -> Spec:
     if policy["policy"] not in Spec.known:
         raise FileFormatError(
             f"{path} is of a policy that is not known here, {policy['policy']!r} "
@@ -155,7 +149,7 @@ def _described(path: Any, policy: dict[str, Any]) -> Spec:
     return Spec.from_dict(policy)
 
 
-def _read_fields(path: Any, archive: zipfile.ZipFile, spec: Spec, size: int) -> Memory:
+def _read_fields(path: object, archive: zipfile.ZipFile, spec: Spec, size: int) -> Memory:
     dtype = spec.dtype()
     fields: Any = dtype.fields or {}
     bytes_needed = sum(kind.itemsize for name, (kind, *_) in fields.items() if not name.startswith("work_"))
@@ -179,7 +173,7 @@ def _read_fields(path: Any, archive: zipfile.ZipFile, spec: Spec, size: int) -> 
     return memory
 
 
-def _packed(values: Any) -> bytes:
+def _packed(values: object) -> bytes:
     content = io.BytesIO()
     np.lib.format.write_array(content, np.ascontiguousarray(values), allow_pickle=False)
     return content.getvalue()

@@ -354,25 +354,25 @@ def test_clipping_forgets():
     assert followed[-1] > 1e6 - 10
 
 
-def test_clipping_changes_nothing_without_glitches_and_saves_much_with_one(make):
+def test_clipping_changes_nothing_without_outliers_and_saves_much_with_one(make):
     rng, policy = np.random.default_rng(1), kb.UCB(arms=3, scale=1.0)
     rewards = rng.normal([0.0, 1.0, 3.0], 1.0, (1500, 3))
-    plain, guarded, glitched, saved = (
+    plain, guarded, with_outlier, saved = (
         kb.Agent(policy),
         make(policy, clip=0.01),
         kb.Agent(policy),
         make(policy, clip=0.01),
     )
-    pulls = {id(agent): np.zeros(3) for agent in (plain, guarded, glitched, saved)}
+    pulls = {id(agent): np.zeros(3) for agent in (plain, guarded, with_outlier, saved)}
     for t, row in enumerate(rewards):
-        for agent in (plain, guarded, glitched, saved):
+        for agent in (plain, guarded, with_outlier, saved):
             arm = agent.select()
             pulls[id(agent)][arm] += 1
-            agent.update(arm, -1e6 if t == 500 and agent in (glitched, saved) else float(row[arm]))
+            agent.update(arm, -1e6 if t == 500 and agent in (with_outlier, saved) else float(row[arm]))
         if t < 500:
             assert len({str(p.tolist()) for p in pulls.values()}) == 1
     assert bits(guarded) == bits(plain)
-    assert pulls[id(glitched)][2] < 600  # of the best arm: it never recovers
+    assert pulls[id(with_outlier)][2] < 600  # of the best arm: it never recovers
     assert pulls[id(saved)][2] > 1300
 
 

@@ -71,7 +71,7 @@ def main(name: str, number: int, count: int, folder: Path) -> None:
         before = sentinels.digest()
         place = Path(work) / "target"
         place.mkdir()
-        target, played = TARGETS[name](place), 0
+        target, played = TARGETS[name](place, number), 0
 
         @seed(number)
         @settings(

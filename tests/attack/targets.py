@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +20,8 @@ from hypothesis import strategies as st
 
 import kalmanbandits as kb
 from kalmanbandits import cli
+from kalmanbandits.policies import POLICIES
+from kalmanbandits.policies.known_system import KnownSystemPolicy
 from kalmanbandits.studies import Results, load_study, parse_study, run_study
 from kalmanbandits.systems import Replay
 
@@ -36,13 +40,9 @@ policy = "Random"
 """
 SYSTEM = 'family = "random_walk"\narms = 2\nstep_variance = [1.0, 0.5]\n'
 TABLE = "time,a,b\n" + "".join(f"2024-01-{d:02d},{d / 7:.3f},{-d}\n" for d in range(1, 29))
-POLICIES = (
-    kb.UCB(arms=2),
-    kb.UBSS(arms=2, window=2),
-    kb.SlidingWindowUCB(arms=2, window=40),
-    kb.LearnedKalman(arms=2),
-    kb.ARUCB(arms=2, lags=2),
-)
+SYSTEM_OF_TWO = kb.systems.rotation(theta=1.0)
+WINDOWS = {"SlidingWindowUCB": 40, "SlidingWindowThompson": 40}
+KINDS = 3  # of policies in one child: each takes a moment to load
 
 
 class Target(NamedTuple):
@@ -50,6 +50,19 @@ class Target(NamedTuple):
 
     cases: st.SearchStrategy[Any]
     play: Callable[[Any], None]
+
+
+def some_policies(seed: int, count: int) -> list[kb.Policy]:
+    """A few policies of the library, other ones for another seed."""
+    return [made(name) for name in random.Random(seed).sample(sorted(POLICIES), count)]
+
+
+def made(name: str) -> kb.Policy:
+    """A policy of two arms."""
+    kind: Any = POLICIES[name]
+    if issubclass(kind, KnownSystemPolicy):
+        return kind(SYSTEM_OF_TWO)
+    return kind(arms=2, **({"window": WINDOWS[name]} if name in WINDOWS else {}))
 
 
 def rounds(agent: kb.Agent, count: int) -> None:
@@ -61,10 +74,10 @@ def rounds(agent: kb.Agent, count: int) -> None:
     agent.explain()
 
 
-def save_files(folder: Path) -> Target:
+def save_files(folder: Path, seed: int) -> Target:
     """`Agent.save` and `Agent.load`."""
     sound = []
-    for number, policy in enumerate(POLICIES):
+    for number, policy in enumerate(some_policies(seed, KINDS)):
         agent = kb.Agent(policy, seed=number)
         rounds(agent, 30)
         place = folder / f"sound{number}"
@@ -81,13 +94,16 @@ def save_files(folder: Path) -> Target:
     return Target(st.tuples(st.integers(0, len(sound) - 1), file_damages), play)
 
 
-def journals(folder: Path) -> Target:
+def journals(folder: Path, seed: int) -> Target:
     """`Agent.open`, twice."""
-    policies = POLICIES[:2]
+    policies = some_policies(seed, 2)
     for number, policy in enumerate(policies):
-        agent = kb.Agent.open(folder / f"sound{number}", policy, seed=number)
+        agent = kb.Agent.open(folder / f"open{number}", policy, seed=number)
         rounds(agent, 30)
+        shutil.copytree(folder / f"open{number}", folder / f"sound{number}")  # as a killed process leaves it
         agent.close()
+        if number % 2:
+            copied(folder / f"open{number}", folder / f"sound{number}")
 
     def play(case: Any) -> None:
         number, damage = case
@@ -102,7 +118,7 @@ def journals(folder: Path) -> Target:
     return Target(st.tuples(st.integers(0, len(policies) - 1), file_damages), play)
 
 
-def stores(folder: Path) -> Target:
+def stores(folder: Path, seed: int) -> Target:
     """`run_study` and `Results.open`."""
     run_study(parse_study(STUDY), folder / "sound", jobs=1)
 
@@ -120,7 +136,7 @@ def stores(folder: Path) -> Target:
     return Target(st.tuples(st.booleans(), file_damages), play)
 
 
-def documents(folder: Path) -> Target:
+def documents(folder: Path, seed: int) -> Target:
     """TOML: systems and studies, as text and as files."""
     scalars = st.one_of(
         st.sampled_from(
@@ -166,7 +182,7 @@ def documents(folder: Path) -> Target:
     return Target(st.tuples(whole, extra, extra, st.just([]) | damages, st.booleans()), play)
 
 
-def tables(folder: Path) -> Target:
+def tables(folder: Path, seed: int) -> Target:
     """CSV files."""
     cell = st.sampled_from(
         ["1", "-2.5", "", "nan", "inf", "1e400", "x", '"', "1,5", "1;2", "\x00", "ä", "\r", "1e160"]
@@ -184,7 +200,7 @@ def tables(folder: Path) -> Target:
     return Target(st.tuples(st.just(TABLE) | drawn, st.just([]) | damages), play)
 
 
-def commands(folder: Path) -> Target:
+def commands(folder: Path, seed: int) -> Target:
     """The command line, in a folder with files of every kind."""
     run_study(parse_study(STUDY), folder / "store", jobs=1)
     contents = {
@@ -241,7 +257,7 @@ def judged(call: Callable[[], object]) -> None:
             raise
 
 
-TARGETS: dict[str, Callable[[Path], Target]] = {
+TARGETS: dict[str, Callable[[Path, int], Target]] = {
     "save files": save_files,
     "journals": journals,
     "stores": stores,

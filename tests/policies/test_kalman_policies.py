@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kalmanbandits import Agent
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.policies import KalmanGreedy, KalmanLookahead, KalmanUCB
-from kalmanbandits.policies.kalman_lookahead import expected_maximum
+from kalmanbandits.policies.kalman_lookahead import expected_envelope
 from kalmanbandits.systems import random_stable, rotation
 
 
@@ -28,7 +28,7 @@ def by_brute_force(level, slope, points=400_001, reach=12.0):
 @settings(deadline=None, max_examples=60)
 def test_expected_maximum_of_lines_is_exact(lines):
     level, slope = np.array(lines).T
-    got = expected_maximum(level.copy(), slope.copy(), np.zeros(len(lines)))
+    got = expected_envelope(level.copy(), slope.copy(), np.zeros(len(lines)))
     assert got == pytest.approx(by_brute_force(level, slope), abs=2e-8)
 
 
@@ -44,7 +44,7 @@ def test_expected_maximum_of_lines_is_exact(lines):
     ],
 )
 def test_expected_maximum_in_special_cases(level, slope, value):
-    assert expected_maximum(np.array(level), np.array(slope), np.zeros(len(level))) == pytest.approx(
+    assert expected_envelope(np.array(level), np.array(slope), np.zeros(len(level))) == pytest.approx(
         value, rel=1e-12
     )
 
@@ -85,5 +85,5 @@ def test_indices_equal_those_of_a_filter_written_out(system):
 
 def test_a_policy_that_knows_its_system_needs_one():
     for cls in (KalmanGreedy, KalmanUCB, KalmanLookahead):
-        with pytest.raises(InvalidArgument, match="system must be a LinearGaussianSystem, got 2"):
+        with pytest.raises(InvalidArgument, match="system must be of type LinearGaussianSystem, got 2"):
             cls(2)

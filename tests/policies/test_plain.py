@@ -23,7 +23,7 @@ class PlainUCB(PlainPolicy):
 
     arms: int
     scale: float = 1.0
-    unpromised: ClassVar[dict[str, str]] = {"glitch": "as UCB"}
+    unpromised: ClassVar[dict[str, str]] = {"outlier": "as UCB"}
 
     def fields(self) -> list[tuple[Any, ...]]:
         return [("sum", "f8", (self.arms,)), ("round", "i8")]
@@ -45,7 +45,7 @@ class EpsilonGreedy(PlainPolicy):
     arms: int
     epsilon: float = 0.1
     deterministic: ClassVar[bool] = False
-    unpromised: ClassVar[dict[str, str]] = {"glitch": "its means are over all rewards"}
+    unpromised: ClassVar[dict[str, str]] = {"outlier": "its means are over all rewards"}
 
     def fields(self) -> list[tuple[Any, ...]]:
         return [("mean", "f8", (self.arms,)), ("skipped", "i8")]
@@ -157,6 +157,7 @@ def test_gaps_reach_it() -> None:
     [
         (Returns, 2, "an arm from 0 to 1, got 2"),
         (Returns, (1.0,), "an arm or 2 numbers"),
+        (Returns, "b", "an arm or 2 numbers"),
         (Returns, (1.0, math.nan), "none of them NaN"),
         (Draws, (0.0, 0.0), "2 probabilities, finite and not all zero"),
         (Draws, (0.5, -0.5), "2 probabilities"),

@@ -122,7 +122,7 @@ def test_regrets_on_the_papers_family_are_about_those_of_prototypes():
         (lambda: LinearThompson(arms=2, window=0), "window must be at least 1, got 0"),
         (lambda: LinearThompson(arms=20, window=5), "at most 1 GiB.*18.1 GiB"),
         (lambda: LinearThompson(arms=2, v=0.0), "v must be positive, got 0.0"),
-        (lambda: KalmanThompson(2), "system must be a LinearGaussianSystem, got 2"),
+        (lambda: KalmanThompson(2), "system must be of type LinearGaussianSystem, got 2"),
     ],
 )
 def test_bad_parameters_are_refused(make, message):

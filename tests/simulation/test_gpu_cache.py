@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import kalmanbandits as kb
+from kalmanbandits.compilation import read_checked, write_checked
 from kalmanbandits.simulation import gpu_cache
-from kalmanbandits.simulation.gpu_cache import GpuKernelCache, read_checked, write_checked
+from kalmanbandits.simulation.gpu_cache import GpuKernelCache
 
 WITH_COMPILER = importlib.util.find_spec("numba_cuda") is not None
 

@@ -231,7 +231,7 @@ def test_numbers_that_overflow_are_refused_by_name():
         ({"policies": {}}, "policies must be a dictionary"),
         ({"policies": {"U": UCB(arms=3)}}, "must have 2 arms as the system has, got 3"),
         ({"policies": {"U": "UCB"}}, "policies must map names to policies"),
-        ({"system": np.eye(2)}, "system must be a LinearGaussianSystem"),
+        ({"system": np.eye(2)}, "system must be of type LinearGaussianSystem"),
         ({"checkpoints": [5, 3]}, "checkpoints must rise"),
         ({"checkpoints": [50]}, "checkpoints must rise and end at or before rounds = 10"),
         ({"backend": "tpu"}, "backend must be one of"),

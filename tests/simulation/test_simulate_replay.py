@@ -113,9 +113,9 @@ def test_runs_and_blocks_and_threads_do_not_matter() -> None:
 def test_arms_must_agree_and_oracles_of_systems_see_nothing_here() -> None:
     with pytest.raises(InvalidArgument, match="must have 2 arms"):
         simulate(Replay(table()), {"UCB": UCB(arms=3)})
-    with pytest.raises(InvalidType, match="must be a LinearGaussianSystem"):
+    with pytest.raises(InvalidType, match="must be of type LinearGaussianSystem"):
         Clairvoyant(Replay(table()))  # type: ignore[arg-type]
-    with pytest.raises(InvalidType, match="must be a LinearGaussianSystem"):
+    with pytest.raises(InvalidType, match="must be of type LinearGaussianSystem"):
         simulate(table(), {"UCB": UCB(arms=2)})  # type: ignore[arg-type]
 
 

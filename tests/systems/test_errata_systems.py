@@ -26,7 +26,7 @@ def error_dynamics(system, P, arm):
 
 
 def lowest(system, difference):
-    """The smallest eigenvalue in units of the stationary law."""
+    """The smallest eigenvalue in units of the stationary distribution."""
     sd = np.sqrt(np.diag(system.stationary_covariance))
     return np.linalg.eigvalsh(difference / np.outer(sd, sd))[0]
 

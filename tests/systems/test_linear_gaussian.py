@@ -129,7 +129,7 @@ def test_singular_process_noise_is_welcome():
         ({"initial_covariance": [[1, 2], [2, 1]]}, ["initial_covariance must be positive semi-definite"]),
         (
             {"transition": np.eye(2)},
-            ["initial_covariance must be given", "radius of 1 ", "no stationary law", "finite horizon"],
+            ["initial_covariance must be given", "radius of 1 ", "no stationary distribution", "horizon"],
         ),
         (
             {"transition": 1.5 * np.eye(2), "initial_mean": [0.0, 0.0]},

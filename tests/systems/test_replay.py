@@ -239,7 +239,7 @@ def test_arrow_files(tmp_path: Path, kind: str) -> None:
 
 def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    with pytest.raises(InvalidArgument, match=r"pip install 'kalmanbandits\[data\]'"):
+    with pytest.raises(InvalidArgument, match="pip install pyarrow"):
         Replay(written(tmp_path, b"PAR1...", "rewards.parquet"))
 
 

@@ -1,4 +1,4 @@
-"""The online face of a policy: choose, learn, explain, save, load, and keep a journal."""
+"""Online use of a policy: choose, learn, explain, save, load, and keep a journal."""
 
 from kalmanbandits.agent.explanation import Explanation
 from kalmanbandits.agent.history import History

@@ -1,4 +1,4 @@
-"""What an agent is between two calls: its state, its lock, its journal, its files."""
+"""The state of an agent between two calls: memory, lock, journal, files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 class AgentBase:
     """All of an agent but its calls."""
 
-    def _begin(self, play: Play, journal: Journal | None = None, lock: Any = None) -> None:
+    def _begin(self, play: Play, journal: Journal | None = None, lock: object = None) -> None:
         self._play, self._journal = play, journal
         # Reentrant, since only its owner can release such a lock: see `_let_go`.
         self._lock: Any = lock or threading.RLock()
@@ -44,17 +44,17 @@ class AgentBase:
 
     @property
     def policy(self) -> Policy:
-        """The description it was made from, with the arms that were added since."""
+        """The policy, with the arms that were added since."""
         return self._look(lambda play: play.policy)
 
     @property
     def seed(self) -> int:
-        """The seed of its chance."""
+        """The seed of its random numbers."""
         return self._play.seed
 
     @property
     def arms(self) -> tuple[Arm, ...]:
-        """Its arms, retired ones included: their names, or their indices if they have none."""
+        """All arms, retired ones included, by name or, where they have no names, by index."""
         return self._look(lambda play: tuple(play.label(arm) for arm in range(play.policy.arms)))
 
     @property
@@ -64,27 +64,27 @@ class AgentBase:
 
     @property
     def open_arm(self) -> Any:
-        """The arm that `select` gave and that waits for its reward, if one does."""
+        """The arm that `select` returned and whose reward is pending; None if there is none."""
         return self._look(lambda play: None if play.open is None else play.label(play.open))
 
     @property
     def open_tickets(self) -> tuple[Ticket, ...]:
-        """The choices that `ask` gave and that wait for their rewards, oldest first."""
+        """The pending choices of `ask`, oldest first."""
         return self._look(lambda play: calls.open_tickets(play, self._now()))
 
     @property
     def retired(self) -> tuple[Any, ...]:
-        """The arms that are not chosen any more."""
+        """The retired arms."""
         return self._look(lambda play: tuple(play.label(int(a)) for a in np.flatnonzero(~play.usable)))
 
     @property
     def memory(self) -> Any:
-        """A copy of all it knows for its next choice: a NumPy record with named fields."""
+        """A copy of the memory with which the next choice is made: a NumPy record with named fields."""
         return self._look(lambda play: play.pending.live()[0].copy())
 
     @property
     def history(self) -> History:
-        """Every choice that is kept, with its reward, its times and the index it was chosen by."""
+        """The recorded choices, with their rewards, times and indices."""
 
         def read(play: Play) -> History:
             names = None if play.names is None else tuple(play.names)
@@ -100,7 +100,7 @@ class AgentBase:
         return f"Agent({self.policy!r}, seed={self.seed}), {self.rounds} rounds"
 
     def explain(self, available: Iterable[Arm] | None = None) -> Explanation:
-        """What the policy thinks of every arm in this round, open or about to be, and why it chooses.
+        """Give the scores of every arm in the open or next round, and the reason for the choice.
 
         Parameters
         ----------
@@ -135,17 +135,22 @@ class AgentBase:
 
     @classmethod
     def load(cls, source: Target) -> Self:
-        """The agent that was saved; it goes on exactly as it would have.
+        """Read a saved agent, which continues exactly where it was saved.
 
         Parameters
         ----------
         source : path or binary file
-            What `save` wrote. It is checked, not trusted: a damaged or foreign file is refused.
+            What `save` wrote. A damaged file, or one of another kind, is refused.
+
+        Returns
+        -------
+        Agent
+            Without a journal; `open` gives one with a journal.
         """
         return cls._loaded(source, source)
 
     def close(self) -> None:
-        """End the journal in this process, if there is one."""
+        """Close the journal in this process, if there is one."""
         with self._lock:
             if self._journal is not None:
                 self._journal.close()
@@ -160,7 +165,7 @@ class AgentBase:
         """An agent in memory that goes on from here by itself."""
         return self._loaded("the copy", self._look(packed))
 
-    def __deepcopy__(self, _: Any) -> Self:
+    def __deepcopy__(self, _: object) -> Self:
         return self.__copy__()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -170,7 +175,7 @@ class AgentBase:
         return _unpickled, (type(self), self._look(packed))
 
     @classmethod
-    def _loaded(cls, name: Any, source: Target | bytes) -> Self:
+    def _loaded(cls, name: object, source: Target | bytes) -> Self:
         agent, play = cls.__new__(cls), Play.__new__(Play)
         restore(play, name, saving.read(source))
         agent._begin(play)
@@ -198,7 +203,7 @@ class AgentBase:
             self._play.work()
             return result
 
-    def _do(self, call: Callable[..., calls.Answer], *arguments: Any) -> Any:
+    def _do(self, call: Callable[..., calls.Answer], *arguments: object) -> Any:
         """One of the `calls`, on record."""
 
         def work() -> Any:
@@ -260,7 +265,7 @@ class _Lost:
     def __init__(self, why: str) -> None:
         self._why = why
 
-    def acquire(self, *_: Any, **__: Any) -> bool:
+    def acquire(self, *_: object, **__: object) -> bool:
         """Refuse."""
         raise RoundError(self._why)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,9 @@ from kalmanbandits.agent.play import Play
 from kalmanbandits.agent.records import check_reward
 from kalmanbandits.agent.settings import Arm, arm_index, check_feasible, check_name
 from kalmanbandits.agent.tickets import Ticket
-from kalmanbandits.errors import InvalidArgument, InvalidType, KalmanBanditsError, RoundError, whole
+from kalmanbandits.errors import InvalidArgument, InvalidType, KalmanBanditsError, RoundError, shown, whole
 from kalmanbandits.policies.spec import Spec
-from kalmanbandits.systems.replay import Replay
+from kalmanbandits.systems.replay import check_replay
 
 WILL_NOT_COME = "call expire(ticket) for a reward that will never come"
 
@@ -26,13 +25,13 @@ def mask(play: Play, available: Iterable[Arm]) -> Any:
     k, names = play.policy.arms, _names(play)
     result = np.zeros(k, np.bool_)
     if isinstance(available, (str, bytes)):
-        raise InvalidType(f"available must list arms such as [0, 2], got {available!r}")
+        raise InvalidType(f"available must list arms such as [0, 2], got {shown(available)}")
     try:
         arms = [arm_index("available", arm, k, names) for arm in available]
     except TypeError as error:
         if isinstance(error, InvalidType):
             raise
-        raise InvalidType(f"available must list arms such as [0, 2], got {available!r}") from error
+        raise InvalidType(f"available must list arms such as [0, 2], got {shown(available)}") from error
     result[arms] = play.usable[arms]
     if not result.any():
         retired = "only retired ones" if arms else "none"
@@ -42,7 +41,7 @@ def mask(play: Play, available: Iterable[Arm]) -> Any:
     return result
 
 
-def index(play: Play, arm: Any) -> int:
+def index(play: Play, arm: object) -> int:
     """The index of an arm, given by index or name."""
     return arm_index("arm", arm, play.policy.arms, _names(play))
 
@@ -58,7 +57,7 @@ def selected(play: Play, available: Iterable[Arm] | None) -> int:
         raise _tickets_open("select()", play)
     if available is not None and not mask(play, available)[arm]:
         raise RoundError(
-            f"available must hold arm {play.label(arm)!r}, which is open, got {available!r} "
+            f"available must hold arm {play.label(arm)!r}, which is open, got {shown(available)} "
             f"(close the round first: update({play.label(arm)!r}, reward) or skip())"
         )
     return arm
@@ -98,7 +97,7 @@ def room(play: Play) -> None:
         )
 
 
-def number(play: Play, ticket: Any) -> int:
+def number(play: Play, ticket: object) -> int:
     """The number of an open ticket."""
     arm = None
     if type(ticket) is Ticket:
@@ -124,7 +123,9 @@ def batch(play: Play, rewards: Any) -> dict[int, float]:
     try:
         pairs = [(ticket, reward) for ticket, reward in rewards]
     except (TypeError, ValueError) as error:
-        raise InvalidType(f"rewards must list pairs of a ticket and its reward, got {rewards!r}") from error
+        raise InvalidType(
+            f"rewards must list pairs of a ticket and its reward, got {shown(rewards)}"
+        ) from error
     found: dict[int, float] = {}
     for place, (ticket, reward) in enumerate(pairs):
         try:
@@ -155,7 +156,7 @@ def return_(play: Play, arm: int) -> None:
         raise InvalidArgument(f"arm must be retired, got {play.label(arm)!r}, which is in use")
 
 
-def addition(play: Play, name: Any) -> str | None:
+def addition(play: Play, name: object) -> str | None:
     """The name of an arm to add, which arms with names need and others cannot have."""
     check_feasible(play.settings, play.policy.arms + 1)
     if play.names is not None:
@@ -163,14 +164,13 @@ def addition(play: Play, name: Any) -> str | None:
             raise InvalidType("name must be given: the other arms have names, such as add_arm('west')")
         return check_name(name, play.names)
     if name is not None:
-        raise InvalidType(f"name must be left out, got {name!r}: the other arms have none")
+        raise InvalidType(f"name must be left out, got {shown(name)}: the other arms have none")
     return None
 
 
-def replay(play: Play, table: Any) -> None:
+def replay(play: Play, table: object) -> None:
     """Whether an agent can play a table now."""
-    if not isinstance(table, Replay):
-        raise InvalidType(f"replay must be a Replay, got {table!r} (such as Replay('rewards.csv'))")
+    table = check_replay(table)
     if table.arms != play.policy.arms:
         raise InvalidArgument(
             f"replay must have a column for each of the {play.policy.arms} arms, got {table.arms} columns"
@@ -183,15 +183,7 @@ def replay(play: Play, table: Any) -> None:
         raise RoundError("warm_start needs every round closed (call it before the first choice)")
 
 
-def folder(path: Any) -> Path:
-    """The folder of a journal."""
-    try:
-        return Path(path)
-    except TypeError:
-        raise InvalidType(f"path must be the path of a folder, got {path!r}") from None
-
-
-def founding(where: Any, founded: dict[str, Any], given: dict[str, Any]) -> None:
+def founding(where: object, founded: dict[str, Any], given: dict[str, Any]) -> None:
     """Whether a journal was begun with this policy, seed and settings, where they are given."""
     given = json.loads(json.dumps(given))
     begun_with = json.loads(json.dumps(Spec.from_dict(founded["policy"]).to_dict()))
@@ -218,7 +210,7 @@ def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> str:
     )
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = "left out" if value is None else repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 

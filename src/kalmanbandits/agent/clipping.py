@@ -1,11 +1,11 @@
-"""Clipping: a guard against glitches, rewards far outside of what was seen lately.
+"""Clipping: a guard against outliers, rewards far outside of what was seen lately.
 
 Let q and Q be the quantiles `share` and 1 − `share` of the last `WINDOW` rewards of all arms. A reward beyond
 
     q − (Q − q)  …  Q + (Q − q)
 
 counts as the nearer of these two limits (winsorising). What it counts as also enters the window, so that one
-glitch moves the limits little, while after a real change of level they widen by a factor of up to three with
+outlier moves the limits little, while after a real change of level they widen by a factor of up to three with
 every `share` of the window (five rewards, for 0.01) until they have followed. As long as fewer than `FIRST`
 rewards were seen, or q = Q, nothing is clipped.
 """

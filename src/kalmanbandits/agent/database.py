@@ -29,7 +29,7 @@ from urllib.parse import quote
 
 from kalmanbandits import __version__
 from kalmanbandits.agent.events import CHOICES, ENDS, KINDS, REWARDED, Event
-from kalmanbandits.durability import flush_folder, open_regular
+from kalmanbandits.durability import beginning, flush_folder, open_regular
 from kalmanbandits.errors import FileFormatError, JournalError
 
 FILE = "journal.sqlite"
@@ -70,6 +70,12 @@ NUMBERS = {
     sqlite3.SQLITE_CANTOPEN: errno.EACCES,
     sqlite3.SQLITE_PERM: errno.EACCES,
 }
+# How SQLite's files beside a database begin; zeros where a crash came before the content.
+BESIDE = {
+    "-wal": (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83"),
+    "-shm": (struct.pack("=I", 3007000),),
+    "-journal": (b"\xd9\xd5\x05\xf9",),
+}
 _known: set[tuple[int, int]] = set()  # device and number of the files that were found to be journals
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_ERROR)
 
@@ -108,12 +114,11 @@ def create(folder: Path, founded: dict[str, Any], agent: bytes) -> None:
 def connect(path: Path, fsync: bool) -> sqlite3.Connection:
     """The journal at `path`, which must be one; nothing is written to what is not."""
     _check_header(path)
-    for ending in ("-wal", "-shm", "-journal"):
-        beside = Path(f"{path}{ending}")
-        if os.path.lexists(beside) and not stat.S_ISREG(beside.lstat().st_mode):
-            raise FileFormatError(f"{beside} is no file of SQLite (remove it)")
     db = sqlite3.connect(
-        f"file:{quote(str(path.absolute()))}?mode=rw", uri=True, isolation_level=None, check_same_thread=False
+        f"file:{quote(os.fsencode(path.absolute()))}?mode=rw",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
     )
     try:
         for setting in (
@@ -126,6 +131,8 @@ def connect(path: Path, fsync: bool) -> sqlite3.Connection:
             db.execute(f"PRAGMA {setting}")
         if db.execute("PRAGMA application_id").fetchone() != (APPLICATION,):
             raise FileFormatError(f"{path} is not the journal of an agent (give another folder)")
+        if db.execute("SELECT 1 FROM sqlite_master WHERE type = 'trigger'").fetchone():
+            raise FileFormatError(f"{path} holds a trigger, which no journal has (bring it back from a copy)")
         found = facts(db)
         if found.get("format") != FORMAT:
             raise FileFormatError(
@@ -152,6 +159,12 @@ def _check_header(path: Path) -> None:
         return
     with os.fdopen(open_regular(path), "rb") as file:
         header = file.read(100)
+    for ending, marks in BESIDE.items():  # SQLite would overwrite or delete what somebody else has put there
+        beside = Path(f"{path}{ending}")
+        if os.path.lexists(beside):
+            start = beginning(beside, 4) if stat.S_ISREG(beside.lstat().st_mode) else b"?"
+            if start.strip(b"\0") and not start.startswith(marks):
+                raise FileFormatError(f"{beside} is no file of SQLite (move it away)")
     if not header.startswith(b"SQLite format 3\0") or header[68:72] != APPLICATION.to_bytes(4, "big"):
         raise FileFormatError(f"{path} is not the journal of an agent (give another folder)")
     _known.add((found.st_dev, found.st_ino))
@@ -249,7 +262,7 @@ def primary(error: sqlite3.Error) -> int:
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
-def translated(path: Any, what: str, error: sqlite3.Error) -> JournalError | FileFormatError:
+def translated(path: object, what: str, error: sqlite3.Error) -> JournalError | FileFormatError:
     """An error of SQLite in our words."""
     code = primary(error)
     if code in DAMAGED:

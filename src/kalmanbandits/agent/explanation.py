@@ -1,4 +1,4 @@
-"""What a policy thinks of every arm in one round, and why it takes the one it takes, in words."""
+"""Why a policy chooses an arm: its scores of every arm in one round, and the reason in words."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEADS = ("arm", "pulls", "prediction", "uncertainty", "index", "why")
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """What a policy thinks of every arm in one round; prints as a small table.
+    """The scores of every arm in one round, and the reason for the choice; prints as a small table.
 
     `prediction` is the reward it expects (NaN: it has none), `uncertainty` its bonus or standard deviation,
     `index` what it compares, `pulls` the rewards seen of each arm, `choice` the arm it takes (or took), and

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kalmanbandits.agent.events import CHOICES, ENDS, REWARDED, Event
-from kalmanbandits.errors import InvalidArgument, InvalidType, positive, whole
+from kalmanbandits.errors import InvalidArgument, InvalidType, positive, shown, texts, whole
 
 if TYPE_CHECKING:
     import pandas
@@ -24,16 +24,26 @@ ROW = np.dtype(
         ("closed", "M8[us]"),
     ]
 )
+Rows = np.ndarray[Any, np.dtype[np.void]]  # of type ROW
 Keep = bool | int | timedelta  # which rounds a history keeps: all, none, so many, those of a time
 
 
 class History:
-    """The rounds of an agent that its history holds, oldest first; `agent.history` gives one.
+    """The recorded rounds of an agent, oldest first, as `agent.history` returns them.
 
-    `rows` is a NumPy structured array with the fields `round` (from 1), `arm` (its index), `index` (what the
-    policy compared when it chose), `reward` (NaN: open, or it never came), `chosen` and `closed` (UTC; NaT:
-    still open). `len`, slices and `history["reward"]` are those of the array.
+    `len`, slices and `history["reward"]` are those of the array `rows`.
 
+    Parameters
+    ----------
+    rows : ndarray of shape (n,)
+        A structured array with the fields `round` (from 1), `arm` (its index), `index` (what the policy
+        compared when it chose), `reward` (NaN: pending, or it never came), `chosen` and `closed` (UTC; NaT:
+        still pending).
+    names : tuple of str, optional
+        Names of the arms.
+
+    Examples
+    --------
     >>> from kalmanbandits import Agent, UCB
     >>> agent = Agent(UCB(arms=2), arms=["north", "south"], history=True)
     >>> agent.update(agent.select(), 1.5)
@@ -43,8 +53,10 @@ class History:
     ('north',)
     """
 
-    def __init__(self, rows: Any, names: tuple[str, ...] | None) -> None:
-        self.rows, self.names = rows, names
+    def __init__(self, rows: Rows, names: tuple[str, ...] | None) -> None:
+        if getattr(rows, "dtype", None) != ROW:
+            raise InvalidType(f"rows must be those of a history, got {shown(rows)} (agent.history makes one)")
+        self.rows, self.names = rows, None if names is None else tuple(texts("names", names))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -86,14 +98,14 @@ class History:
 class Recorder:
     """A history that is kept in memory, in arrays that grow at their end and are cut at their beginning."""
 
-    def __init__(self, keep: Keep, rows: Any = None) -> None:
+    def __init__(self, keep: Keep, rows: Rows | None = None) -> None:
         self.keep = keep
         found = np.zeros(0, ROW) if rows is None else np.asarray(rows, ROW)
-        self._rows: Any = found.copy()
+        self._rows: Rows = found.copy()
         self._first, self._end = 0, len(found)
 
     @property
-    def rows(self) -> Any:
+    def rows(self) -> Rows:
         """What it holds, a copy."""
         return self._rows[self._first : self._end].copy()
 
@@ -136,7 +148,7 @@ def oldest_kept(keep: Keep, now: float) -> np.datetime64 | None:
     return moment(now - keep.total_seconds()) if isinstance(keep, timedelta) else None
 
 
-def check_keep(keep: Any) -> Keep:
+def check_keep(keep: object) -> Keep:
     """Which rounds a history keeps."""
     if isinstance(keep, (bool, np.bool_)):
         return bool(keep)
@@ -147,11 +159,11 @@ def check_keep(keep: Any) -> Keep:
         return whole("history", keep, 1)
     except InvalidType:
         raise InvalidType(
-            f"history must be True, False, a number of rounds, or a timedelta, got {keep!r}"
+            f"history must be True, False, a number of rounds, or a timedelta, got {shown(keep)}"
         ) from None
 
 
-def rows_of(events: Iterable[Event]) -> Any:
+def rows_of(events: Iterable[Event]) -> Rows:
     """The rows of a history from the events of a journal."""
     events = list(events)
     begun = [event for event in events if event.kind in CHOICES]
@@ -168,7 +180,7 @@ def rows_of(events: Iterable[Event]) -> Any:
     return rows
 
 
-def check_rows(rows: Any, rounds: int, arms: int) -> Any:
+def check_rows(rows: Rows, rounds: int, arms: int) -> Rows:
     """The rows that a save file holds, refused if they make no sense."""
     if rows.dtype != ROW or rows.ndim != 1:
         raise InvalidArgument(f"its history has the type {rows.dtype}")

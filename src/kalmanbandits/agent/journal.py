@@ -12,6 +12,7 @@ import contextlib
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -45,7 +46,15 @@ class Batch:
 class Journal:
     """An agent's journal, open in this process. All but `run` need the agent's lock."""
 
-    def __init__(self, folder: Path, play: Play, lock: Any, fsync: bool, keep: Keep, recover: bool) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        play: Play,
+        lock: AbstractContextManager[object],
+        fsync: bool,
+        keep: Keep,
+        recover: bool,
+    ) -> None:
         self._play, self._lock = play, lock
         self.connection, self._snapshots = Connection(folder, fsync, recover), Snapshots(keep)
         self.folder, self.path = folder, self.connection.path
@@ -165,7 +174,7 @@ class Journal:
             self._finish(self._batch)
         self.connection.rest()
 
-    def end(self, why: str, lock: Any) -> None:
+    def end(self, why: str, lock: AbstractContextManager[object]) -> None:
         """Refuse from now on, and touch nothing."""
         self._ended, self._batch, self._lock = why, None, lock
         self.connection.disown()

@@ -14,7 +14,7 @@ from typing import Any
 
 from kalmanbandits import saving
 from kalmanbandits.agent.events import Event
-from kalmanbandits.agent.old_log import FORMAT, read_log
+from kalmanbandits.agent.old_log import FORMAT, read_events
 from kalmanbandits.agent.places import shared_lock
 from kalmanbandits.errors import FileFormatError, JournalError
 from kalmanbandits.saving import Saved
@@ -37,7 +37,7 @@ def read_old_journal(folder: Path) -> tuple[Saved, list[Event]]:
         identity = _identity(snapshot, saved.position.get("journal"))
         if not log.exists():
             raise FileFormatError(f"{log} is missing: {snapshot.name} beside it is of no use alone")
-        return saved, read_log(log, identity, number)
+        return saved, read_events(log, identity, number)
 
 
 @contextlib.contextmanager

@@ -34,7 +34,7 @@ WITH_ARM, WITH_REWARD = struct.Struct("<Bqq"), struct.Struct("<Bqd")
 EVENT_SIZE = WITH_ARM.size
 
 
-def read_log(path: Path, journal: bytes, number: int) -> list[Event]:
+def read_events(path: Path, journal: bytes, number: int) -> list[Event]:
     """The events of a log."""
     with os.fdopen(open_regular(path), "rb") as file:
         content = file.read()

@@ -1,4 +1,4 @@
-"""Agent: a policy at work."""
+"""Agent: a policy used online."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ from kalmanbandits.agent.base import AgentBase
 from kalmanbandits.agent.history import Keep, Recorder, check_keep
 from kalmanbandits.agent.opening import open_journal
 from kalmanbandits.agent.play import Play, compile_verbs
-from kalmanbandits.agent.records import check_max_open, check_policy, check_reward, check_seed
-from kalmanbandits.agent.settings import Arm, Shares, check_settings, check_timeout, given_settings, truth
+from kalmanbandits.agent.records import check_agent_policy, check_max_open, check_reward, check_seed
+from kalmanbandits.agent.settings import Arm, Shares, check_settings, check_timeout, given_settings
 from kalmanbandits.agent.tickets import Ticket
-from kalmanbandits.errors import InvalidArgument, whole
+from kalmanbandits.errors import LARGEST, InvalidArgument, file_path, truth, whole
 from kalmanbandits.policies.spec import Policy
 from kalmanbandits.policies.verbs import learn_once, select_once
 from kalmanbandits.systems.replay import Replay
-from kalmanbandits.systems.tables import LARGEST
 
 MAX_OPEN, LEAST = 1000, -LARGEST
 
 
 class Agent(AgentBase):
-    """A policy at work. One choice at a time:
+    """Runs a policy online, one choice at a time:
 
     >>> from kalmanbandits.policies import UBSS
     >>> agent = Agent(UBSS(arms=2, window=1), seed=0)
@@ -37,9 +36,9 @@ class Agent(AgentBase):
     >>> agent.rounds
     1
 
-    `select` opens a round and `update` closes it; `skip` closes one whose reward will never come. Asked again
-    while a round is open, `select` gives the same arm. Or several at a time, with rewards that come late, in
-    any order, or never:
+    `select` opens a round and `update` closes it; `skip` closes one whose reward will never come. Called
+    again while a round is open, `select` returns the same arm. Or with several rounds pending, whose rewards
+    come late, in any order, or never:
 
     >>> first, second = agent.ask(), agent.ask()
     >>> agent.tell(second, reward=0.5)
@@ -55,23 +54,23 @@ class Agent(AgentBase):
     policy : Policy
         What chooses and learns, such as `UCB(arms=3)`.
     seed : int
-        Of its chance.
+        Seed of its random numbers.
     arms : list of str, optional
-        A name for each arm. Names are then given and taken wherever an arm is; an index is taken too.
+        A name for each arm. Arms are then returned by name; calls accept names and indices.
     minimize : bool
-        Whether rewards are costs: the less the better. They are given, and shown, as they are.
+        Whether rewards are costs, the less the better. They are passed and shown without a change of sign.
     minimum_share, maximum_share : float or dict of arm to float, optional
-        Guard rails, of all arms or of some: the least and the largest share of the rounds (`docs/live.md`).
+        Guard rails, for all arms or for some: the least and the largest share of the rounds (`docs/live.md`).
     keep : arm or list of arms
         Arms that `retire_arm` refuses.
     clip : float, optional
-        Winsorises glitches by running quantiles, for instance those of 0.01 and 0.99 (`docs/live.md`).
+        Winsorises outliers at running quantiles: 0.01 stands for those of 0.01 and 0.99 (`docs/live.md`).
     max_open : int
-        From the oldest open choice on at most so many rounds may wait.
+        The most rounds that may be pending, counted from the oldest open choice.
     ticket_timeout : float or timedelta, optional
-        Seconds after which a choice of `ask` that has no reward expires.
+        Seconds after which a choice of `ask` without a reward expires.
     history : bool, int or timedelta
-        Which rounds `agent.history` keeps: all, none, the last so many, or those of the last hours or days.
+        Which rounds `agent.history` keeps: all, none, the last n, or those of the last hours or days.
     """
 
     def __init__(
@@ -89,7 +88,7 @@ class Agent(AgentBase):
         ticket_timeout: float | timedelta | None = None,
         history: Keep = False,
     ) -> None:
-        check_policy(policy)
+        check_agent_policy(policy)
         settings = check_settings(policy.arms, arms, minimize, minimum_share, maximum_share, keep, clip)
         play = Play(policy, check_seed(seed), check_max_open(max_open), settings)
         play.ticket_timeout = check_timeout(ticket_timeout)
@@ -103,7 +102,7 @@ class Agent(AgentBase):
         Parameters
         ----------
         available : iterable of arms, optional
-            Those to choose from; all that are not retired if left out.
+            The arms to choose from; by default all that are not retired.
 
         Returns
         -------
@@ -131,7 +130,15 @@ class Agent(AgentBase):
             raise
 
     def update(self, arm: Arm, reward: float) -> None:
-        """Learn the reward of the arm that `select` gave, and close the round."""
+        """Learn the reward of the arm that `select` returned, and close the round.
+
+        Parameters
+        ----------
+        arm : int or str
+            That arm; another one is refused, and nothing changes.
+        reward : float
+            What it paid, a finite number.
+        """
         if self._special:
             self._do(calls.update, arm, reward)
             return
@@ -156,11 +163,16 @@ class Agent(AgentBase):
             raise
 
     def skip(self) -> None:
-        """Close the round without a reward: it never came."""
+        """Close the round without a reward, because it never came."""
         self._do(calls.skip)
 
     def ask(self, available: Iterable[Arm] | None = None) -> Ticket:
         """Choose an arm as `select` does; its reward may come at any time, or never.
+
+        Parameters
+        ----------
+        available : iterable of arms, optional
+            As for `select`.
 
         Returns
         -------
@@ -187,7 +199,15 @@ class Agent(AgentBase):
             raise
 
     def tell(self, ticket: Ticket | int, reward: float) -> None:
-        """Learn the reward of an open choice, as if it had come in its own round."""
+        """Learn the reward of a pending round, as if it had come in time.
+
+        Parameters
+        ----------
+        ticket : Ticket or int
+            What `ask` returned, or its number.
+        reward : float
+            What the arm paid, a finite number.
+        """
         if self._special:
             self._do(calls.tell, ticket, reward)
             return
@@ -207,17 +227,37 @@ class Agent(AgentBase):
             raise
 
     def tell_many(self, rewards: Iterable[tuple[Ticket | int, float]]) -> None:
-        """Learn a batch of (ticket, reward): all of them or, if one is refused, none."""
+        """Learn a batch of rewards: all of them or, if one is refused, none.
+
+        Parameters
+        ----------
+        rewards : iterable of (Ticket or int, float)
+            Pairs as for `tell`, in any order.
+        """
         self._do(calls.tell_many, rewards)
 
     def expire(self, ticket: Ticket | int) -> None:
-        """Close an open choice whose reward will never come."""
+        """Close a pending round whose reward will never come.
+
+        Parameters
+        ----------
+        ticket : Ticket or int
+            What `ask` returned, or its number.
+        """
         self._do(calls.expire, ticket)
 
     def add_arm(self, name: str | None = None) -> Any:
-        """One more arm, untried, with a `name` where the arms have names; gives its name or else its index.
+        """Add an untried arm. Policies that know their system refuse.
 
-        Policies that know their system refuse.
+        Parameters
+        ----------
+        name : str, optional
+            Its name, where the arms have names.
+
+        Returns
+        -------
+        int or str
+            Its index, or its name.
         """
         policy = self.policy
         with suppress(InvalidArgument):  # the call below says why
@@ -225,22 +265,34 @@ class Agent(AgentBase):
         return self._do(calls.add_arm, name)
 
     def retire_arm(self, arm: Arm) -> None:
-        """Never choose this arm again. Its index stays, and open choices of it may still be rewarded."""
+        """Stop choosing an arm. Indices do not change, and pending rounds of it may still be rewarded.
+
+        Parameters
+        ----------
+        arm : int or str
+            Its index or name.
+        """
         self._do(calls.retire_arm, arm)
 
     def unretire_arm(self, arm: Arm) -> None:
-        """Let a retired arm be chosen again; the policy knows what it knew of it."""
+        """Let a retired arm be chosen again, with what the policy had learned about it.
+
+        Parameters
+        ----------
+        arm : int or str
+            Its index or name.
+        """
         self._do(calls.unretire_arm, arm)
 
     def warm_start(self, replay: Replay) -> None:
-        """Play a table of past rewards, as a backtest does: choose, look the reward up in the row, learn.
+        """Play a table of past rewards as a backtest does: choose, look the reward up in the row, learn.
 
         A missing cell is a reward that never came. All rows are played or, if something fails, none.
 
         Parameters
         ----------
         replay : Replay
-            A row for each round and a column for each arm, found by its name where that is an arm's.
+            One row per round and one column per arm; columns are matched to named arms by name.
 
         >>> from kalmanbandits.policies import UCB
         >>> from kalmanbandits.systems import Replay
@@ -270,7 +322,7 @@ class Agent(AgentBase):
         fsync: bool = True,
         recover: bool = False,
     ) -> Agent:
-        """The agent whose journal is in the folder `path`, or a new one of this `policy`.
+        """Open the agent whose journal is in the folder `path`, or begin one with this `policy`.
 
         Every choice and every reward is on disk before the call returns. Several processes may have it open:
         they take turns, and agree on every choice. See `docs/live.md`.
@@ -278,18 +330,23 @@ class Agent(AgentBase):
         Parameters
         ----------
         path : path
-            A folder; it is made if it is not there.
+            A folder; it is created if it does not exist.
         policy, seed, arms, minimize, minimum_share, maximum_share, keep, clip
-            As for `Agent`: those that the journal was begun with, or left out.
+            As for `Agent`. For a journal that exists: the values it was begun with, or left out.
         max_open, ticket_timeout
-            As for `Agent`; if left out, those of before.
+            As for `Agent`; by default the values last used.
         history : bool, int or timedelta
-            As for `Agent`; what is older is deleted from the file now and then.
+            As for `Agent`; older rounds are deleted from the file from time to time.
         fsync : bool
-            With `False` a change is with the operating system when the call returns, which survives the end
-            of the process but not of the power.
+            With `False` a change has been handed to the operating system when the call returns: it survives a
+            crash of the process, but not a power failure.
         recover : bool
-            Whether to go on with what came before a damaged place; a copy of the damaged file is kept.
+            Whether to continue from before a damaged record; a copy of the damaged file is kept.
+
+        Returns
+        -------
+        Agent
+            Writing to that journal until `close` or the end of a `with` block.
 
         >>> import tempfile
         >>> from kalmanbandits.policies import UCB
@@ -315,7 +372,7 @@ class Agent(AgentBase):
         if seed is not None:
             given["seed"] = check_seed(seed)
         lock = threading.RLock()
-        folder = checks.folder(path)
+        folder = file_path("path", path, "the folder of a journal")
         journal, play = open_journal(folder, fresh, given, lock, fsync=fsync, keep=kept, recover=recover)
         play.max_open, play.ticket_timeout = most or play.max_open, timeout or play.ticket_timeout
         compile_verbs(play.policy)  # now, and not while other processes wait for a turn

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ def open_journal(
     folder: Path,
     fresh: Play | None,
     given: dict[str, Any],
-    lock: Any,
+    lock: AbstractContextManager[object],
     *,
     fsync: bool,
     keep: Keep,

@@ -85,7 +85,7 @@ class Play:
             if pending.state(i) == OPEN
         ]
 
-    def choose(self, offered: Any) -> tuple[int, float]:
+    def choose(self, offered: object) -> tuple[int, float]:
         """The arm that the policy takes now among the `offered` ones, and the index it takes it by."""
         self.work()
         if self.rails is not None:

@@ -21,16 +21,15 @@ from kalmanbandits.agent.history import Recorder, check_keep, check_rows
 from kalmanbandits.agent.pending import EXPIRED, OPEN
 from kalmanbandits.agent.play import Play
 from kalmanbandits.agent.settings import Settings, check_name, check_timeout
-from kalmanbandits.errors import FileFormatError, InvalidArgument, InvalidType, real, whole
+from kalmanbandits.errors import LARGEST, FileFormatError, InvalidType, real, whole
 from kalmanbandits.policies.spec import Policy, Spec
 from kalmanbandits.saving import Saved
-from kalmanbandits.systems.tables import LARGEST
 
 MOST = 2**62  # rounds, seeds of streams, and what else is counted
 FOUNDED = "founded"
 
 
-def check_policy(policy: Any) -> Policy:
+def check_agent_policy(policy: object) -> Policy:
     """A policy that an agent can play."""
     if not isinstance(policy, Policy):
         name, way = type(policy).__name__, "such as UCB(arms=3)"
@@ -55,24 +54,21 @@ def check_policy(policy: Any) -> Policy:
     return policy
 
 
-def check_seed(seed: Any) -> int:
+def check_seed(seed: object) -> int:
     """A seed of an agent's chance."""
     return whole("seed", seed, 0)
 
 
-def check_max_open(value: Any) -> int:
+def check_max_open(value: object) -> int:
     """How many rounds may wait."""
     return whole("max_open", value, 1, "the rounds that may wait for the oldest open choice")
 
 
-def check_reward(reward: Any, hint: str) -> float:
+def check_reward(reward: object, hint: str) -> float:
     """A reward as a float; beyond 1e100 in size it is refused, as in tables."""
     if type(reward) is float and -LARGEST <= reward <= LARGEST:
         return reward
-    value = real("reward", reward, hint)
-    if not -LARGEST <= value <= LARGEST:
-        raise InvalidArgument(f"reward must be at most 1e100 in size, got {value:g} ({hint})")
-    return value
+    return real("reward", reward, hint, largest=LARGEST)
 
 
 def packed(play: Play) -> bytes:
@@ -109,11 +105,11 @@ def _pending_round(play: Play, place: int) -> list[Any]:
     return [pending.arm(place), state] + ([] if isnan(time) else [time])
 
 
-def restore(play: Play, path: Any, saved: Saved) -> None:
+def restore(play: Play, path: object, saved: Saved) -> None:
     """Go to the state that was saved."""
     position = saved.position
     try:
-        policy = check_policy(saved.spec)
+        policy = check_agent_policy(saved.spec)
         settings = Settings.from_dict(position.get("settings", {}), policy.arms)
         seed, max_open = check_seed(position["seed"]), check_max_open(position["max_open"])
         rounds = whole("rounds", position["rounds"], 0)
@@ -173,7 +169,7 @@ def _check_ticket(k: int, arm: Any, state: Any, time: Any = nan) -> tuple[int, A
     return arm, state, time if time != time else real("time", time)
 
 
-def follow(play: Play, path: Any, event: Event) -> None:
+def follow(play: Play, path: object, event: Event) -> None:
     """Play an event that was read, if an agent in this state can have had it."""
     try:
         _check_event(play, event)

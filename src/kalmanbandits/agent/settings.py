@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from kalmanbandits.errors import InvalidArgument, InvalidType, real, whole
+from kalmanbandits.errors import InvalidArgument, InvalidType, real, shown, truth, whole
 from kalmanbandits.policies.spec import nearest
 
 Arm = int | str  # an arm as people give it: its index, or its name where the arms have names
@@ -82,7 +82,7 @@ def check_settings(
     clip: float | None = None,
 ) -> Settings:
     """The settings of an agent of `k` arms, from what a person gave."""
-    truth("minimize", minimize)
+    minimize = truth("minimize", minimize)
     names = None if arms is None else _check_names(arms, k)
     least = _check_shares("minimum_share", minimum_share, k, names)
     most = _check_shares("maximum_share", maximum_share, k, names)
@@ -98,17 +98,10 @@ def check_settings(
     return found
 
 
-def given_settings(**values: Any) -> dict[str, Any]:
+def given_settings(**values: object) -> dict[str, Any]:
     """Those that a person gave, each of which can be read more than once."""
     given = {name: value for name, value in values.items() if value is not None}
     return {name: list(value) if isinstance(value, Iterator) else value for name, value in given.items()}
-
-
-def truth(argument: str, value: Any) -> bool:
-    """True or False."""
-    if not isinstance(value, bool):
-        raise InvalidType(f"{argument} must be True or False, got {value!r}")
-    return value
 
 
 def check_feasible(settings: Settings, k: int) -> None:
@@ -118,7 +111,7 @@ def check_feasible(settings: Settings, k: int) -> None:
         raise InvalidArgument(f"minimum_share must leave at most 1 for {k} arms together, got {least:g}")
     if math.fsum(settings.maximum(arm) for arm in range(k)) < 1 - 1e-9:
         raise InvalidArgument(
-            f"maximum_share must leave 1 for {k} arms together, got {settings.maximum_share!r}"
+            f"maximum_share must leave 1 for {k} arms together, got {shown(settings.maximum_share)}"
         )
     for arm in range(k):
         if settings.minimum(arm) > settings.maximum(arm):
@@ -128,15 +121,15 @@ def check_feasible(settings: Settings, k: int) -> None:
             )
 
 
-def arm_index(argument: str, arm: Any, k: int, names: tuple[str, ...] | None) -> int:
+def arm_index(argument: str, arm: object, k: int, names: tuple[str, ...] | None) -> int:
     """The index of an arm that a person gave by index or name."""
     if isinstance(arm, str):
         if names is None:
             raise InvalidType(
-                f"{argument} must be an integer, got {arm!r} (the arms have no names: Agent(…, arms=[…]))"
+                f"{argument} must be an integer, got {shown(arm)} (the arms have no names: Agent(arms=[…]))"
             )
         if arm not in names:
-            raise InvalidArgument(f"{argument} must name an arm, got {arm!r}{nearest(arm, names)}")
+            raise InvalidArgument(f"{argument} must name an arm, got {shown(arm)}{nearest(arm, names)}")
         return names.index(arm)
     index = whole(argument, arm, 0)
     if index >= k:
@@ -144,14 +137,14 @@ def arm_index(argument: str, arm: Any, k: int, names: tuple[str, ...] | None) ->
     return index
 
 
-def check_name(name: Any, names: tuple[str, ...] | list[str]) -> str:
+def check_name(name: object, names: tuple[str, ...] | list[str]) -> str:
     """A name for an arm, not yet taken."""
     if not isinstance(name, str):
-        raise InvalidType(f"arms must be named by text, got {name!r} of type {type(name).__name__}")
+        raise InvalidType(f"arms must be named by text, got {shown(name)} of type {type(name).__name__}")
     if not name.strip() or "\0" in name:
-        raise InvalidArgument(f"arms must have names that can be seen, got {name!r}")
+        raise InvalidArgument(f"arms must have names that can be seen, got {shown(name)}")
     if name in names:
-        raise InvalidArgument(f"arms must have different names, got {name!r} twice")
+        raise InvalidArgument(f"arms must have different names, got {shown(name)} twice")
     return name
 
 
@@ -161,7 +154,9 @@ def check_timeout(value: float | timedelta | None) -> float | None:
         return None
     seconds = real("ticket_timeout", value.total_seconds() if isinstance(value, timedelta) else value)
     if seconds <= 0:
-        raise InvalidArgument(f"ticket_timeout must be positive, got {value!r} (seconds, or a timedelta)")
+        raise InvalidArgument(
+            f"ticket_timeout must be positive, got {shown(value)} (seconds, or a timedelta)"
+        )
     return seconds
 
 
@@ -187,7 +182,7 @@ def _check_shares(
     return found
 
 
-def _check_share(argument: str, value: Any) -> float:
+def _check_share(argument: str, value: object) -> float:
     share = real(argument, value, "a share of the rounds, such as 0.05")
     if not 0 < share <= 1:
         raise InvalidArgument(f"{argument} must lie above 0 and at most at 1, got {share}")
@@ -198,16 +193,18 @@ def _check_share(argument: str, value: Any) -> float:
 
 def _listed(argument: str, values: Any) -> list[Any]:
     if isinstance(values, (str, bytes, Mapping)):
-        raise InvalidType(f'{argument} must be a list such as ["north", "south"], got {values!r}')
+        raise InvalidType(f'{argument} must be a list such as ["north", "south"], got {shown(values)}')
     try:
         return list(values)
     except TypeError:
-        raise InvalidType(f'{argument} must be a list such as ["north", "south"], got {values!r}') from None
+        raise InvalidType(
+            f'{argument} must be a list such as ["north", "south"], got {shown(values)}'
+        ) from None
 
 
 def _with_text(share: float | dict[int, float] | None) -> Any:
     return {str(arm): value for arm, value in share.items()} if isinstance(share, dict) else share
 
 
-def _with_numbers(value: Any) -> Any:
+def _with_numbers(value: object) -> Any:
     return {int(arm): share for arm, share in value.items()} if isinstance(value, dict) else value

@@ -1,4 +1,4 @@
-"""Backtests: how policies would have done on a table of past rewards, and how sure that is.
+"""Backtests: what policies would have earned on a table of past rewards, with intervals.
 
 replay = Replay("rewards.csv")
 found = line_up(replay)

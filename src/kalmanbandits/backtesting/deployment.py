@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import inspect
+import os
 from pathlib import Path
 from textwrap import fill
 from typing import Any, NamedTuple
@@ -12,10 +13,12 @@ from typing import Any, NamedTuple
 from kalmanbandits import __version__
 from kalmanbandits.backtesting.recommendation import WINS, Recommendation
 from kalmanbandits.backtesting.result import Backtest
+from kalmanbandits.durability import beginning
 from kalmanbandits.policies.known_system import KnownSystemPolicy
 from kalmanbandits.policies.spec import Policy, is_ours
 
 AGENT, SYSTEM = "agent.py", "system.toml"
+LONGEST = 2**24  # bytes of an agent.py, of which each column takes its name
 SEAL = "# As written by kalmanbandits: "
 
 
@@ -44,10 +47,13 @@ def _sealed(text: str) -> str:
 
 def is_edited(path: Path) -> bool:
     """Whether a file is there that is not as `agent_files` wrote it."""
-    if not path.exists():
+    if not os.path.lexists(path):
         return False
-    text, _, _ = path.read_text(encoding="utf-8", errors="replace").rpartition(f"\n{SEAL}")
-    return path.read_bytes() != _sealed(text).encode()
+    if not path.is_file():
+        return True
+    content = beginning(path, LONGEST)
+    text, _, _ = content.decode("utf-8", "replace").rpartition(f"\n{SEAL}")
+    return content != _sealed(text).encode()
 
 
 def _script(result: Backtest, said: Recommendation, policy: Policy, origin: Origin) -> str:
@@ -113,7 +119,8 @@ def _expectations(said: Recommendation) -> str:
 
 def _plain(text: str) -> str:
     """A text that cannot end the string it stands in."""
-    return text.replace("\\", "/").replace('"""', "'''").replace("\n", " ").replace("\r", " ")
+    shown = "".join(letter if letter.isprintable() else " " for letter in text)  # no surrogates either
+    return shown.replace("\\", "/").replace('"""', "'''")
 
 
 def _policy(policy: Policy, own: Path | None) -> str:

@@ -1,4 +1,4 @@
-"""Who plays a backtest: every policy of the library, with the settings it comes with."""
+"""The policies of a backtest: every policy of the library, with its default parameters."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import is_dataclass
 from typing import Any, NamedTuple
 
-from kalmanbandits.errors import InvalidArgument
+from kalmanbandits.errors import InvalidArgument, shown, texts
 from kalmanbandits.policies import POLICIES, Policy, Spec
 from kalmanbandits.policies.known_system import KnownSystemPolicy
 from kalmanbandits.policies.spec import is_ours, nearest
-from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
-from kalmanbandits.systems.replay import Replay
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
+from kalmanbandits.systems.replay import Replay, check_replay
 
 LARGEST = 100 * 2**20  # bytes of memory a policy may ask for
 NO_SYSTEM = "needs a system (fit one to the table)"
@@ -29,7 +29,9 @@ class LineUp(NamedTuple):
 def line_up(
     replay: Replay, names: Sequence[str] | None = None, system: LinearGaussianSystem | None = None
 ) -> LineUp:
-    """Every policy that makes sense on a table, one's own among them, or those named, with standard settings.
+    """List the policies for a table, with their default parameters: all that can play it, or those named.
+
+    Policies of your own whose modules have been imported are among them.
 
     Parameters
     ----------
@@ -38,14 +40,14 @@ def line_up(
     names : list of str, optional
         Only these policies.
     system : LinearGaussianSystem, optional
-        For the policies that know their system; they play only if it is given. One whose memory would exceed
-        100 MiB does not play. SlidingWindowUCB, which has no standard window, gets the 4√(T log T) of its
-        authors.
+        For the policies that know their system; they are left out without it. Policies whose memory would
+        exceed 100 MiB are left out too. SlidingWindowUCB, which has no default window, gets its authors'
+        4√(T log T).
 
     Returns
     -------
     LineUp
-        Who plays, and why the others do not.
+        The policies, and why the others are left out.
 
     >>> found = line_up(Replay([[1.0, 2.0], [2.0, 1.0], [1.0, 1.0]]), ["UCB", "KalmanGreedy"])
     >>> found.policies
@@ -53,12 +55,15 @@ def line_up(
     >>> found.left_out
     {'KalmanGreedy': 'needs a system (fit one to the table)'}
     """
-    if isinstance(names, str):
-        raise InvalidArgument(f"names must be a list of policies, got {names!r} (such as [{names!r}])")
+    check_replay(replay)
+    if names is not None:
+        names = texts("names", names, "names of policies, such as ['UCB']")
+    if system is not None:
+        check_system(system)
     known = known_policies()
     for name in names or ():
         if name not in known:
-            raise InvalidArgument(f"policies must name policies, got {name!r}{nearest(str(name), known)}")
+            raise InvalidArgument(f"policies must name policies, got {shown(name)}{nearest(name, known)}")
     policies: dict[str, Policy] = {}
     left_out: dict[str, str] = {}
     for name in known if names is None else dict.fromkeys(names):

@@ -13,14 +13,23 @@ would have seen other rewards than those logged, and learned something else: for
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from kalmanbandits.errors import Array, InvalidArgument, InvalidType
+from kalmanbandits.errors import (
+    Array,
+    InvalidArgument,
+    InvalidType,
+    file_path,
+    instance,
+    mapping,
+    shown,
+    truth,
+    whole,
+)
 from kalmanbandits.policies import Policy, Random
 from kalmanbandits.policies.known_system import KnownSystemPolicy
 from kalmanbandits.policies.verbs import learn_once, select_once
@@ -28,7 +37,7 @@ from kalmanbandits.statistics.intervals import Interval
 from kalmanbandits.statistics.long_run import mean_interval
 from kalmanbandits.streams import stream_key
 from kalmanbandits.systems.replay import Replay
-from kalmanbandits.systems.table_files import number_in, read_series
+from kalmanbandits.systems.table_files import number_in, one_character, read_series
 from kalmanbandits.systems.table_frames import frame_series
 from kalmanbandits.systems.table_index import Index, TableError, from_numbers, from_text
 
@@ -42,7 +51,7 @@ ROLES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Log:
-    """Choices (indices of `arms`), their rewards and probabilities, in order of time, (n,) each."""
+    """Logged choices (indices of `arms`), their rewards and probabilities, in order of time, (n,) each."""
 
     arms: tuple[str, ...]
     choices: Any
@@ -62,15 +71,33 @@ class Log:
         return Replay(values)
 
     def after(self, rows: int) -> Log:
-        """The log without its first rows."""
+        """Drop the first choices.
+
+        Parameters
+        ----------
+        rows : int
+            How many.
+
+        Returns
+        -------
+        Log
+            The others.
+        """
         part = slice(rows, None)
         index = None if self.index is None else Index(self.index.name, self.index.values[part])
         chances = None if self.propensity is None else self.propensity[part]
         return Log(self.arms, self.choices[part], self.rewards[part], chances, index, self.minimize)
 
     def table(self) -> Replay:
-        """The log as a table, if every time has every arm once; an error that says why it cannot be replayed.
+        """Rearrange a log that holds every arm once at every time; other logs cannot be replayed.
 
+        Returns
+        -------
+        Replay
+            One row per time and one column per arm.
+
+        Examples
+        --------
         >>> log = read_log({"time": [1, 1, 2, 2], "arm": ["a", "b", "a", "b"], "reward": [1, 2, 3, 4]})
         >>> log.table().table.tolist()
         [[1.0, 2.0], [3.0, 4.0]]
@@ -119,7 +146,7 @@ def is_log(names: Sequence[str]) -> bool:
 
 
 def read_log(
-    source: Any,
+    source: object,
     *,
     time: str | None = None,
     arm: str | None = None,
@@ -140,7 +167,7 @@ def read_log(
     minimize : bool
         The rewards are costs.
     delimiter : str, optional
-        What separates the cells of a CSV file.
+        Separator of the cells of a CSV file.
 
     Returns
     -------
@@ -150,8 +177,12 @@ def read_log(
     >>> read_log({"arm": ["b", "a"], "reward": [1.0, 2.0], "propensity": [0.5, 0.5]}).arms
     ('a', 'b')
     """
-    name, series = _series(source, delimiter)
     given = {"time": time, "arm": arm, "reward": reward, "propensity": propensity}
+    for role, column in given.items():
+        if column is not None:
+            instance(role, column, str, "the name of a column")
+    minimize = truth("minimize", minimize)
+    name, series = _series(source, None if delimiter is None else one_character(delimiter))
     columns = {role: _column(name, series, role, wanted) for role, wanted in given.items()}
     cells = columns["arm"]
     rewards, chances = (_numbers(name, series, columns[role], role) for role in ("reward", "propensity"))
@@ -189,18 +220,21 @@ def read_log(
     )
 
 
-def _series(source: Any, delimiter: str | None) -> tuple[str, dict[str, Any]]:
+def _series(source: object, delimiter: str | None) -> tuple[str, dict[str, Any]]:
     if isinstance(source, (str, os.PathLike)):
-        return str(source), dict(read_series(Path(source), delimiter))
+        return str(source), dict(read_series(file_path("source", source), delimiter))
     frame = frame_series(source)
     if frame is not None:
         return "log", dict(frame[0])
     if isinstance(source, Mapping):
-        lengths = {len(cells) for cells in source.values()}
-        if len(lengths) != 1:
-            raise TableError(f"log must have columns of one length, got lengths {sorted(lengths)}")
+        lengths = {len(cells) if isinstance(cells, Sized) else -1 for cells in source.values()}
+        if len(lengths) != 1 or lengths == {-1} or not all(isinstance(name, str) for name in source):
+            raise TableError(
+                f"log must have columns with names and of one length, got {shown(source)} "
+                "(such as {'arm': ['a', 'b'], 'reward': [1.0, 2.0]})"
+            )
         return "log", dict(source)
-    raise InvalidType(f"log must be a path, a data frame or a dictionary of columns, got {source!r}")
+    raise InvalidType(f"log must be a path, a data frame or a dictionary of columns, got {shown(source)}")
 
 
 def _column(name: str, series: Mapping[str, Any], role: str, wanted: str | None) -> str | None:
@@ -222,25 +256,25 @@ def _numbers(name: str, series: Mapping[str, Any], column: str | None, role: str
             number = None
         if number is None or not np.isfinite(number):
             raise TableError(
-                f"{name}: row {row + 1}, column {column!r} must be a finite number, got {cell!r} (it is the "
-                f"{role}; leave rows without one out)"
+                f"{name}: row {row + 1}, column {column!r} must be a finite number, got {shown(cell)} "
+                f"(it is the {role}; leave rows without one out)"
             )
         found[row] = number
     return found
 
 
 def evaluate(log: Log, policies: Mapping[str, Policy] | None = None, seed: int = 0) -> list[Estimate]:
-    """Estimate what fixed arms, and rules that were settled beforehand, earn per round.
+    """Estimate the reward per round of fixed arms, and of policies that do not learn.
 
     Parameters
     ----------
     log : Log
         With propensities.
     policies : dict of str to Policy, optional
-        `Random`, or policies that know their system: these follow the log, and the estimate is of what they
-        would choose next. Policies that learn are refused.
+        `Random`, or policies that know their system: their filter is updated with the logged rewards, and the
+        estimate is for their next choice. Policies that learn are refused.
     seed : int
-        Of the policies' chance.
+        Seed of the randomised policies.
 
     Returns
     -------
@@ -248,14 +282,15 @@ def evaluate(log: Log, policies: Mapping[str, Policy] | None = None, seed: int =
         The arms in their order, then the policies; intervals of 95 % for all at once.
     """
     if not isinstance(log, Log):
-        raise InvalidType(f"log must be a Log, got {log!r} (such as read_log('log.csv'))")
+        raise InvalidType(f"log must be a Log, got {shown(log)} (such as read_log('log.csv'))")
     if log.propensity is None:
         raise InvalidArgument(
             "log must have a column of propensities, the probabilities of the choices: without them nobody "
             "can tell what a rule that chooses otherwise would have earned"
         )
     agrees = {f"always {arm!r}": (log.choices == a).astype(float) for a, arm in enumerate(log.arms)}
-    for name, policy in (policies or {}).items():
+    seed, policies = whole("seed", seed, 0), {} if policies is None else mapping("policies", policies)
+    for name, policy in policies.items():
         if isinstance(policy, Random):
             agrees[name] = np.full(len(log), 1 / len(log.arms))
         elif isinstance(policy, KnownSystemPolicy):

@@ -1,4 +1,4 @@
-"""Playing a table: every policy on the same rows, as many runs as chance asks for."""
+"""Playing a table: every policy on the same rows, randomised ones in several runs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from kalmanbandits.backtesting.result import Backtest, Played, judge
-from kalmanbandits.errors import InvalidArgument, InvalidType, whole
+from kalmanbandits.errors import InvalidArgument, InvalidType, function, mapping, shown, whole
 from kalmanbandits.policies.known_system import KnownSystemPolicy
 from kalmanbandits.policies.spec import Policy, Spec
 from kalmanbandits.pool import run_threads
 from kalmanbandits.simulation import simulate
 from kalmanbandits.simulation.cpu import available_cores
-from kalmanbandits.systems.replay import Replay
+from kalmanbandits.systems.replay import Replay, check_replay
 
 Progress = Callable[[int, int], None]
 LONG_WORK = 50_000  # rounds, of all runs, that a policy plays at most again if it refits a model on its way
@@ -33,7 +33,7 @@ def backtest(
     left_out: Mapping[str, str] | None = None,
     fitted: int = 0,
 ) -> Backtest:
-    """Let every policy play the table, and compare what they earned.
+    """Run every policy on a table, and compare what they earned.
 
     A choice in row t depends on the rows before t alone: an `Agent` of the same policy and seed that is given
     the same rewards makes the same choices as run 0.
@@ -43,21 +43,21 @@ def backtest(
     replay : Replay
         The table.
     policies : dict of str to Policy
-        Who plays, by name.
+        The policies, by name.
     runs : int
-        How often policies play in which chance matters; the others play once. One that refits a model on its
-        way (LearnedKalman) plays long tables less often: 50 000 rounds in all.
+        Runs of each randomised policy; the others play once. A policy that refits a model (LearnedKalman) has
+        fewer runs on long tables: 50 000 rounds in all.
     seed : int
-        Of the policies' chance.
+        Seed of the randomised policies.
     threads : int, optional
-        At most so many policies at a time; by default as many as there are cores.
+        The most policies to run at a time; by default the number of cores.
     progress : callable, optional
-        Called now and then with the rounds done and those wanted.
+        Called about ten times per second with the rounds done and the rounds in all.
     left_out : dict of str to str, optional
-        Who does not play, and why: for the report.
+        Policies that do not take part, each with the reason, for the report.
     fitted : int
-        To how many of the first rows the systems of the policies that know one were fitted. Then only the
-        rows after these count, for everybody: policies that know a system begin there, those that learn have
+        Number of first rows to which the systems of the policies that know one were fitted. Then every policy
+        is evaluated on the rows after these: policies that know a system start there, those that learn have
         played the rows before.
 
     Returns
@@ -71,12 +71,13 @@ def backtest(
     >>> result.best_arm, [result.names[p] for p in result.order]
     ('column 2', ['UCB', 'Random'])
     """
-    if not isinstance(replay, Replay):
-        raise InvalidType(f"replay must be a Replay, got {replay!r} (such as Replay('rewards.csv'))")
+    check_replay(replay)
     check_policies(policies, replay)
     runs, seed, fitted = whole("runs", runs, 1), whole("seed", seed, 0), whole("fitted", fitted, 0)
-    if left_out is not None and not isinstance(left_out, Mapping):
-        raise InvalidType(f"left_out must be a dictionary of names and reasons, got {left_out!r}")
+    if left_out is not None:
+        mapping("left_out", left_out, "names and reasons")
+    if progress is not None:
+        function("progress", progress, "it is called with the rounds done and those wanted")
     if fitted > replay.rounds - 2:
         raise InvalidArgument(
             f"fitted must leave two rows at least of {replay.rounds} to judge by, got {fitted}"
@@ -86,11 +87,11 @@ def backtest(
     return judge(replay, fitted, policies, work.played, seed, left_out or {})
 
 
-def check_policies(policies: Any, replay: Replay) -> None:
+def check_policies(policies: object, replay: Replay) -> None:
     """Policies by name, at least one, each with as many arms as the table has columns."""
     if not isinstance(policies, Mapping) or not policies:
         raise InvalidType(
-            f'policies must be a dictionary such as {{"UCB": UCB(arms={replay.arms})}}, got {policies!r}'
+            f'policies must be a dictionary such as {{"UCB": UCB(arms={replay.arms})}}, got {shown(policies)}'
         )
     for name, policy in policies.items():
         if not isinstance(name, str) or not isinstance(policy, Policy):
@@ -99,7 +100,9 @@ def check_policies(policies: Any, replay: Replay) -> None:
                 if isinstance(policy, Spec)
                 else "such as 'UCB': UCB(arms=2)"
             )
-            raise InvalidType(f"policies must map names to policies, got {name!r}: {policy!r} ({way})")
+            raise InvalidType(
+                f"policies must map names to policies, got {shown(name)}: {shown(policy)} ({way})"
+            )
         if policy.arms != replay.arms:
             raise InvalidArgument(
                 f"policies[{name!r}] must have {replay.arms} arms, one for each column, got {policy.arms}"

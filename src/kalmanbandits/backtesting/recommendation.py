@@ -1,4 +1,4 @@
-"""What a backtest says, in plain words, and how surely.
+"""The recommendation of a backtest, in words, with its uncertainty.
 
 The best of a dozen policies looks better than it is, because it was picked by looking. So every sentence
 about who is better rests on intervals that hold for all policies at once; the lines of the table on
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kalmanbandits.backtesting.result import Backtest
-from kalmanbandits.errors import InvalidType
+from kalmanbandits.errors import InvalidType, shown
 from kalmanbandits.statistics.intervals import Interval
 
 WINS, OPEN, LOSES = "wins", "open", "loses"
@@ -42,7 +42,7 @@ class Recommendation:
 
 
 def recommend(result: Backtest) -> Recommendation:
-    """The best policy that is shown to earn more than always choosing the best arm in hindsight, if any is.
+    """Recommend the best policy that is shown to earn more than the best fixed arm in hindsight, if any is.
 
     Parameters
     ----------
@@ -62,13 +62,15 @@ def recommend(result: Backtest) -> Recommendation:
     loses
     """
     if not isinstance(result, Backtest):
-        raise InvalidType(f"result must be a Backtest, got {result!r} (such as backtest(replay, policies))")
-    shown = [result.shown(p) for p in range(len(result.names))]
-    p = next((p for p in result.order if shown[p] == "better"), result.order[0])
+        raise InvalidType(
+            f"result must be a Backtest, got {shown(result)} (such as backtest(replay, policies))"
+        )
+    verdicts = [result.shown(p) for p in range(len(result.names))]
+    p = next((p for p in result.order if verdicts[p] == "better"), result.order[0])
     name, words = result.names[p], _Words(result)
     always, size = f"always choosing {result.best_arm!r}", words.size(result, p)
     sure = _sureness(result)
-    if shown[p] == "better":
+    if verdicts[p] == "better":
         verdict = WINS
         said = [
             f"Use {name}: it {words.does} {size} {words.good} than {always}, the best column in "
@@ -76,8 +78,8 @@ def recommend(result: Backtest) -> Recommendation:
             *_reach(result, p),
             *_better_but_unsure(result, p, words),
         ]
-    elif shown[p] == "worse":
-        every = all(each == "worse" for each in shown)
+    elif verdicts[p] == "worse":
+        every = all(each == "worse" for each in verdicts)
         verdict, beats = (LOSES, "beats") if every else (OPEN, "is shown to beat")
         said = [
             f"No policy {beats} {always}: the nearest, {name}, {words.does} {size} {words.bad}{sure}.",
@@ -93,7 +95,7 @@ def recommend(result: Backtest) -> Recommendation:
             f"Which of the two is better this table does not decide; {name} need not know beforehand which "
             "column that is.",
         ]
-    said += _fitted(result) + (_rivals(result, p) if shown[p] != "worse" else []) + _warnings(result, p)
+    said += _fitted(result) + (_rivals(result, p) if verdicts[p] != "worse" else []) + _warnings(result, p)
     return Recommendation(verdict, name, tuple(said))
 
 

@@ -12,6 +12,7 @@ from kalmanbandits.backtesting.following import follow
 from kalmanbandits.backtesting.page import backtest_page
 from kalmanbandits.backtesting.recommendation import recommend
 from kalmanbandits.backtesting.result import Backtest
+from kalmanbandits.durability import beginning
 from kalmanbandits.errors import StoreRefused
 from kalmanbandits.reporting import drawing
 from kalmanbandits.reporting.files import written_together
@@ -51,7 +52,7 @@ def write_backtest(result: Backtest, folder: Path, title: str, origin: Origin | 
     followed = follow(result, said.policy)
     texts = {} if origin is None else agent_files(result, said, origin)
     names = [*FIGURES, PAGE, NUMBERS, *texts]
-    with written_together(folder, names, table=",".join(COLUMNS[:3])) as aside:
+    with drawing.usual_settings(), written_together(folder, names, table=",".join(COLUMNS[:3])) as aside:
         png, _ = drawing.save(backtest_figure(result, title, said, followed), aside)
         backtest_page(result, title, said, followed, png, aside / PAGE)
         write_numbers(result, aside / NUMBERS)
@@ -76,15 +77,12 @@ def check_folder(folder: Path) -> None:
 
 def _is_ours(numbers: Path) -> bool:
     """Whether a table is one that a backtest wrote."""
-    if not numbers.is_file():
-        return False
-    with numbers.open("rb") as file:
-        return file.read(16).startswith((b"policy,", b"rule,"))
+    return numbers.is_file() and beginning(numbers, 16).startswith((b"policy,", b"rule,"))
 
 
 def write_numbers(result: Backtest, path: Path) -> Path:
     """One row for each policy, everything per round as rewards: the best first."""
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with path.open("w", newline="", encoding="utf-8", errors="replace") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
         for p in result.order:

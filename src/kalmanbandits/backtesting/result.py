@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kalmanbandits.errors import Array
+from kalmanbandits.errors import Array, whole
 from kalmanbandits.policies.spec import Policy
 from kalmanbandits.statistics.intervals import Interval
 from kalmanbandits.statistics.long_run import long_run, mean_interval, ratio_interval
@@ -92,25 +92,66 @@ class Backtest:
         return [int(p) for p in np.argsort(-self.lead.value, kind="stable")]
 
     def shown(self, p: int) -> str:
-        """What the intervals for all at once show of a policy against the best fixed arm.
+        """Compare a policy with the best fixed arm, by the intervals that hold for all policies at once.
 
-        "better", "worse", or "open" where the interval holds 0.
+        Parameters
+        ----------
+        p : int
+            The policy's place in `names`.
+
+        Returns
+        -------
+        str
+            "better", "worse", or "open" where the interval contains 0.
         """
-        lead = self.lead_of_all[p]
+        lead = self.lead_of_all[self._place(p)]
         return "better" if lead.above(0.0) else "worse" if lead.below(0.0) else "open"
 
     def gains(self) -> Array:
-        """The gain of each policy over the best fixed arm in each judged round, (policies, T)."""
+        """Gain over the best fixed arm in each judged round.
+
+        Returns
+        -------
+        ndarray of shape (policies, T)
+            Positive where the policy earned more.
+        """
         replay = self.replay
         return np.asarray(self.earned - replay.filled[:, replay.best_arm])
 
     def frequencies(self, p: int) -> int:
-        """On how many frequencies the interval of a policy rests: few where its gains remember long."""
-        return long_run(self.gains()[p]).degrees
+        """Degrees of freedom of a policy's interval: few where its gains are autocorrelated over long times.
 
-    def over_time(self, points: int = POINTS) -> tuple[Any, Array]:
-        """The summed gain over the best fixed arm up to some rounds: rounds (n,), gains (policies, n)."""
-        T = self.replay.rounds
+        Parameters
+        ----------
+        p : int
+            The policy's place in `names`.
+
+        Returns
+        -------
+        int
+            The number of frequencies from which its long-run variance was estimated.
+        """
+        return long_run(self.gains()[self._place(p)]).degrees
+
+    def _place(self, p: int) -> int:
+        return whole("p", p, 0, "the place of a policy in names", below=len(self.policies))
+
+    def over_time(self, points: int = POINTS) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Array]:
+        """Cumulative gain over the best fixed arm.
+
+        Parameters
+        ----------
+        points : int
+            The most rounds n at which to give it, evenly spaced.
+
+        Returns
+        -------
+        rounds : ndarray of shape (n,)
+            Counted from 1; the last is the number of judged rounds.
+        gains : ndarray of shape (policies, n)
+            Summed up to each of them.
+        """
+        T, points = self.replay.rounds, whole("points", points, 1)
         at = np.unique(np.linspace(1, T, min(points, T)).round().astype(np.int64))
         return at, np.cumsum(self.gains(), axis=1)[:, at - 1]
 

@@ -51,7 +51,7 @@ def dates_or_numbers(replay: Replay) -> Any:
     return replay.index.values
 
 
-def places(replay: Replay, rows: Any) -> list[float]:
+def places(replay: Replay, rows: object) -> list[float]:
     """Where rows lie on the axis of time, as numbers; dates in seconds."""
     values = dates_or_numbers(replay)[rows]
     return [float(x) for x in (values.astype(np.int64) if values.dtype.kind == "M" else values)]

@@ -6,16 +6,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kalmanbandits.errors import InvalidArgument, InvalidType, whole
+from kalmanbandits.errors import InvalidArgument, whole
 from kalmanbandits.identification.table_fit import fit_table
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
-from kalmanbandits.systems.replay import Replay
+from kalmanbandits.systems.replay import Replay, check_replay
 
 FEWEST = 3  # rows to fit
 
 
 class Trained(NamedTuple):
-    """A system, and the number of first rows it was fitted to: `backtest` judges by the others alone."""
+    """A system, and the number of first rows it was fitted to: `backtest` evaluates on the others alone."""
 
     system: LinearGaussianSystem
     rows: int
@@ -35,16 +35,15 @@ def train(replay: Replay, rows: int | None = None) -> Trained:
     Returns
     -------
     Trained
-        `line_up(replay, system=trained.system)` lets the policies play that know a system, and
-        `backtest(…, fitted=trained.rows)` judges everybody by the rows that the fit has not seen.
+        `line_up(replay, system=trained.system)` includes the policies that know a system, and
+        `backtest(…, fitted=trained.rows)` evaluates every policy on the rows that the fit has not seen.
 
     >>> rng = np.random.default_rng(0)
     >>> table = np.sin(np.arange(300)[:, None] / 5 + [0.0, 2.0]) + 0.1 * rng.standard_normal((300, 2))
     >>> train(Replay(table))[1:]
     (150, 2)
     """
-    if not isinstance(replay, Replay):
-        raise InvalidType(f"replay must be a Replay, got {replay!r} (such as Replay('rewards.csv'))")
+    check_replay(replay)
     rows = max(FEWEST, replay.rounds // 2) if rows is None else whole("rows", rows, FEWEST)
     if rows > replay.rounds - 2:
         raise InvalidArgument(

@@ -33,7 +33,8 @@ class Ahead:
         self._tell(done, total)
         if self._wanted is not None and self._compiling():
             self._process = subprocess.Popen(
-                [sys.executable, "-c", COMPILE], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                # -P: nothing in the current folder is imported, whatever it is called.
+                [sys.executable, "-P", "-c", COMPILE], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL, text=True,
             )  # fmt: skip
             assert self._process.stdin is not None

@@ -20,9 +20,11 @@ def reading(command: F) -> F:
     """The options of the commands that read a table."""
     for option in (
         click.option(
-            "--delimiter", metavar="C", help="What separates cells (default: , ; or tab, as found)."
+            "--delimiter",
+            metavar="C",
+            help="Separator of cells (default: comma, semicolon or tab, as found).",
         ),
-        click.option("--index", metavar="NAME", help="The column that says when (default: dates, as found)."),
+        click.option("--index", metavar="NAME", help="The column of times (default: a column of dates)."),
         click.option("--drop", metavar="A,B,…", help="All columns but these."),
         click.option("--columns", metavar="A,B,…", help="Only these columns, by name (default: all)."),
     ):
@@ -30,14 +32,18 @@ def reading(command: F) -> F:
     return command
 
 
-@commands.command(short_help="Every policy on a table of past rewards.", epilog=EXIT_CODES)
+@commands.command(short_help="Run every policy on a table of past rewards.", epilog=EXIT_CODES)
 @click.argument("table", type=click.Path(path_type=Path))
 @click.option(
     "--out", type=click.Path(path_type=Path), metavar="DIR", help="Default: results/backtest-TABLE."
 )
 @click.option("--policies", metavar="A,B,…", help="Only these policies (default: all; see `list`).")
-@click.option("--runs", type=click.IntRange(1), default=5, show_default=True, help="Where chance matters.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the policies' chance.")
+@click.option(
+    "--runs", type=click.IntRange(1), default=5, show_default=True, help="Of each randomised policy."
+)
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the randomised policies."
+)
 @click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads (default: all cores).")
 @click.option(
     "--fit",
@@ -60,12 +66,13 @@ def reading(command: F) -> F:
 @reading
 @importing
 def backtest(
-    table: Path, out: Path | None, log: str | None, imports: tuple[Path, ...], **options: Any
+    table: Path, out: Path | None, log: str | None, imports: tuple[Path, ...], **options: object
 ) -> None:
-    """Let every policy play TABLE (CSV, Parquet or Feather), and say which one to use, and how sure that is.
+    """Run every policy on TABLE (CSV, Parquet or Feather) and recommend one, with its uncertainty.
 
-    A row is a round, a column an arm, an empty cell a reward that never came. One line for each policy, with
-    95 % intervals; picture, page, numbers and an agent that runs the policy go to a folder.
+    TABLE has one row per round and one column per arm; an empty cell is a reward that never came. Prints one
+    line per policy, with 95 % intervals, and writes a picture, a page, the numbers and an agent that runs the
+    recommended policy to a folder.
 
     \b
     Examples:
@@ -133,43 +140,45 @@ def play(replay: Any, origin: Any, folder: Path, title: str, options: dict[str, 
         click.echo(f"An agent that plays {recommend(result).policy}: {made[4]}", err=True)
 
 
-@commands.command(short_help="The system behind a table of past rewards.", epilog=EXIT_CODES)
+@commands.command(short_help="Identify the system behind a table of past rewards.", epilog=EXIT_CODES)
 @click.argument("table", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Default: TABLE with .toml.")
-@click.option("--dimensions", type=click.IntRange(1), default=8, show_default=True, help="At most so many.")
+@click.option(
+    "--dimensions", type=click.IntRange(1), default=8, show_default=True, help="The largest dimension to try."
+)
 @click.option(
     "--without-levels",
     is_flag=True,
-    help="Write the deviations from the columns' levels only.",
+    help="Write the system of the deviations from the columns' means only.",
 )
 @reading
-def fit(table: Path, out: Path | None, dimensions: int, without_levels: bool, **options: Any) -> None:
+def fit(table: Path, out: Path | None, dimensions: int, without_levels: bool, **options: object) -> None:
     """Identify the linear Gaussian system behind TABLE, and write it for `check` and `run`.
 
-    Prints its dimension, how long it remembers and how it swings, how much of each column is known one
-    round ahead, and how much seeing one column tells about another. The levels of the columns become a
-    state that is always 1; `check` tells it apart from what moves.
+    Prints its dimension, decay times and periods, the share of each column's variance that is predictable
+    one round ahead, and how much of it from each other column alone. The means of the columns become a
+    constant state, which `check` sets apart.
 
     \b
     Examples:
       kalmanbandits fit rewards.csv
       kalmanbandits fit rewards.csv --out system.toml --dimensions 4 --without-levels
     """
-    from kalmanbandits.durability import write_atomically
-    from kalmanbandits.errors import InvalidArgument
+    from kalmanbandits.durability import beginning, write_atomically
+    from kalmanbandits.errors import InvalidArgument, shown
     from kalmanbandits.identification.table_fit import fit_table
     from kalmanbandits.identification.table_words import describe
 
+    replay, _ = read(table, options)
     path = out or table.with_suffix(".toml")
-    if path.exists() and not path.read_bytes().startswith(FITTED.encode()):
+    if path.is_file() and not beginning(path, len(FITTED.encode())) == FITTED.encode():
         raise InvalidArgument(
             f"{path} is there already and `fit` has not written it (give another name by --out, or remove it)"
         )
-    replay, _ = read(table, options)
     found = fit_table(replay, dimensions)
     click.echo("\n".join(describe(found, replay.names)))
     system = found.deviations if without_levels else found.system
-    write_atomically(path, f"{FITTED}{table.name}, {found.rows} rows.\n{system.to_toml()}".encode())
+    write_atomically(path, f"{FITTED}{shown(table.name)}, {found.rows} rows.\n{system.to_toml()}".encode())
     click.echo(f"System written to {path}", err=True)
 
 

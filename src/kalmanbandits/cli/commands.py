@@ -67,7 +67,7 @@ def load_own(imports: tuple[Path, ...]) -> None:
         spec.loader.exec_module(module)
 
 
-@commands.command(short_help="The paper's assumptions, held against a system.", epilog=EXIT_CODES)
+@commands.command(short_help="Check the paper's assumptions for a system.", epilog=EXIT_CODES)
 @click.argument("system", required=False, type=click.Path(path_type=Path))
 @click.option("--family", metavar="NAME", help="A family instead of a file; see `kalmanbandits list`.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A parameter of the family.")

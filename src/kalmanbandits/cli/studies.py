@@ -30,18 +30,20 @@ class Playing(TypedDict):
 def playing(command: F) -> F:
     """The options of the commands that play a study."""
     for option in (
-        click.option("--fresh/--resume", help="Start anew, or go on with what is there (the default)."),
+        click.option("--fresh/--resume", help="Start from scratch, or continue (the default)."),
         click.option(
             "--quick",
             is_flag=True,
             help="At most 10 000 rounds and 10 runs, and grids thinned to at most 17 cells of each system, "
             "their ends included: to see whether all is well, in seconds.",
         ),
-        click.option("--runs", type=click.IntRange(1), metavar="R", help="Play so many runs instead."),
         click.option(
-            "--first-run", type=click.IntRange(0), metavar="F", help="Number the runs from here instead of 0."
+            "--runs", type=click.IntRange(1), metavar="R", help="Number of runs, instead of the study's."
         ),
-        click.option("--seed", type=click.IntRange(0), metavar="S", help="Use this seed instead."),
+        click.option(
+            "--first-run", type=click.IntRange(0), metavar="F", help="Number of the first run (default: 0)."
+        ),
+        click.option("--seed", type=click.IntRange(0), metavar="S", help="Seed, instead of the study's."),
         click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads (default: all cores)."),
         click.option(
             "--backend",
@@ -55,10 +57,15 @@ def playing(command: F) -> F:
     return command
 
 
-@commands.command(short_help="Play a study.", epilog=EXIT_CODES)
+@commands.command(short_help="Run a study.", epilog=EXIT_CODES)
 @click.argument("study")
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Default: results/ and its name.")
-@click.option("--shard", metavar="I/N", help="Play only the I-th of N shares; `merge` joins the folders.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Default: results/ and the name of the study.",
+)
+@click.option("--shard", metavar="I/N", help="Run only the I-th of N shares; `merge` joins the folders.")
 @playing
 @importing
 @click.pass_context
@@ -71,12 +78,12 @@ def run(
     imports: tuple[Path, ...],
     **options: Unpack[Playing],
 ) -> None:
-    """Play STUDY, a TOML file, and keep its numbers in a folder.
+    """Run STUDY, a TOML file, and store its results in a folder.
 
-    Interrupted at any moment, even killed, and started again with the same command, it goes on; the numbers
-    do not depend on that, nor on --jobs. More runs, policies or systems than the folder has: only those are
-    played. Anything else, such as another seed, needs another folder or --fresh. STUDY may also be the name
-    of a study that comes with the package.
+    If it is interrupted or killed, the same command continues; the results depend neither on that nor on
+    --jobs. Where STUDY has more runs, policies or systems than the folder, only the missing ones are run. Any
+    other change, such as another seed, needs another folder or --fresh. STUDY may also be the name of a study
+    that comes with the package.
 
     \b
     Examples:
@@ -93,14 +100,16 @@ def run(
     click.echo(f"Its report: kalmanbandits report {shlex.quote(str(out))}", err=True)
 
 
-@commands.command(short_help="What a study will cost.", epilog=EXIT_CODES)
+@commands.command(short_help="Estimate what a study will cost.", epilog=EXIT_CODES)
 @click.argument("study")
-@click.option("--runs", type=click.IntRange(1), metavar="R", help="As if so many runs were played.")
+@click.option("--runs", type=click.IntRange(1), metavar="R", help="For this number of runs.")
 @click.option("--quick", is_flag=True, help="As for `run --quick`.")
-@click.option("--jobs", type=click.IntRange(1), metavar="N", help="On so many threads (default: all cores).")
+@click.option(
+    "--jobs", type=click.IntRange(1), metavar="N", help="For this number of threads (default: all cores)."
+)
 @importing
 def plan(study: str, runs: int | None, quick: bool, jobs: int | None, imports: tuple[Path, ...]) -> None:
-    """Say what STUDY will cost, from playing each of its policies for about a second, and which dominates.
+    """Estimate what STUDY will cost, by running each policy for about a second, and which policy dominates.
 
     \b
     Example:
@@ -116,13 +125,13 @@ def plan(study: str, runs: int | None, quick: bool, jobs: int | None, imports: t
 
 @commands.command(short_help="Join stores of different runs.", epilog=EXIT_CODES)
 @click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="A new folder for all of it.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="A new folder for the result.")
 @importing
 def merge(folders: tuple[Path, ...], out: Path | None, imports: tuple[Path, ...]) -> None:
-    """Join the stores in FOLDERS, which hold different runs of one study: shards, or runs of other numbers.
+    """Join the stores in FOLDERS, which hold different runs of one study: shards, or runs numbered apart.
 
-    Without --out the first store takes up what the others hold. Nothing is played, and the others are only
-    read. Stores that have a run in common, of other studies or of other versions are refused.
+    Without --out the others are added to the first store. Nothing is run, and the others are only read.
+    Stores that share a run, or are of different studies or versions, are refused.
 
     \b
     Examples:
@@ -137,13 +146,13 @@ def merge(folders: tuple[Path, ...], out: Path | None, imports: tuple[Path, ...]
     click.echo(f"Merged into {results.folder}: {there}", err=True)
 
 
-@commands.command(short_help="Figures, tables and one page from a store.", epilog=EXIT_CODES)
+@commands.command(short_help="Write figure, table and page of a study.", epilog=EXIT_CODES)
 @click.argument("folder", type=click.Path(path_type=Path))
 @importing
 def report(folder: Path, imports: tuple[Path, ...]) -> None:
-    """Write the report of the study that was played into FOLDER, next to its numbers.
+    """Write the report of the study in FOLDER, next to its results.
 
-    A study that is not finished gets the report of what is there.
+    The report of an unfinished study covers what is there.
 
     \b
     Example:
@@ -153,20 +162,20 @@ def report(folder: Path, imports: tuple[Path, ...]) -> None:
     _report(folder)
 
 
-@commands.command(short_help="The paper's figure.", epilog=EXIT_CODES)
+@commands.command(short_help="Reproduce the paper's figure.", epilog=EXIT_CODES)
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     metavar="DIR",
     default=Path("results/paper"),
     show_default=True,
-    help="Where to.",
+    help="Folder of the results.",
 )
-@click.option("--thetas", type=click.IntRange(2), metavar="N", help="So many angles instead.")
+@click.option("--thetas", type=click.IntRange(2), metavar="N", help="Number of angles.")
 @playing
 @click.pass_context
 def reproduce(context: click.Context, /, out: Path, thetas: int | None, **options: Unpack[Playing]) -> None:
-    """Play the paper's study and write its report: `run paper` and `report` in one.
+    """Run the paper's study and write its report: `run paper` and `report` in one.
 
     \b
     Examples:

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from kalmanbandits.compilation import entry, jit
-from kalmanbandits.errors import Array, real, whole
+from kalmanbandits.compilation import Field, entry, jit
+from kalmanbandits.errors import LARGEST, Array, real, whole
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
 from kalmanbandits.systems.properties import semidefinite_cholesky
 
@@ -116,7 +116,7 @@ def factor_covariance(P: Array) -> tuple[Array, Array]:
     return np.ascontiguousarray(U), diagonal**2
 
 
-def filter_fields(system: LinearGaussianSystem) -> list[tuple[Any, ...]]:
+def filter_fields(system: LinearGaussianSystem) -> list[Field]:
     """The fields a memory needs to run this filter: the system, the estimate, and scratch."""
     d, k = system.dimension, system.arms
     return [
@@ -133,8 +133,8 @@ def filter_fields(system: LinearGaussianSystem) -> list[tuple[Any, ...]]:
     ]
 
 
-def start_filter(memory: Any, system: LinearGaussianSystem) -> None:
-    """Write the system and its initial law into a fresh memory with `filter_fields`."""
+def start_filter(memory: np.void, system: LinearGaussianSystem) -> None:
+    """Write the system and its initial distribution into a fresh memory with `filter_fields`."""
     memory["transition"] = system.transition
     memory["actions"] = system.actions
     memory["factor"] = semidefinite_cholesky(system.process_noise)
@@ -144,25 +144,25 @@ def start_filter(memory: Any, system: LinearGaussianSystem) -> None:
 
 
 @jit
-def take_in(memory: Any, arm: Any, reward: Any) -> Any:
+def correct_filter(memory: Any, arm: Any, reward: Any) -> Any:
     """`correct` on a memory with `filter_fields`."""
     return correct(memory.z, memory.U, memory.D, memory.actions[arm], memory.s2, reward, memory.K)
 
 
 @jit
-def move_on(memory: Any) -> None:
+def predict_filter(memory: Any) -> None:
     """`predict` on a memory with `filter_fields`."""
     predict(memory.z, memory.U, memory.D, memory.transition, memory.factor, memory.W, memory.w)
 
 
 @entry
 def _correct_once(memories: Any, arm: Any, reward: Any) -> Any:
-    return take_in(memories[0], arm, reward)
+    return correct_filter(memories[0], arm, reward)
 
 
 @entry
 def _predict_once(memories: Any) -> None:
-    move_on(memories[0])
+    predict_filter(memories[0])
 
 
 class KalmanFilter:
@@ -174,7 +174,6 @@ class KalmanFilter:
     Parameters
     ----------
     system : LinearGaussianSystem
-        The system, with k arms and a state of d dimensions.
 
     Examples
     --------
@@ -226,7 +225,7 @@ class KalmanFilter:
             The reward that was seen.
         """
         arm = whole("arm", arm, 0, "arms count from 0", below=self.system.arms)
-        innovation, S = _correct_once(self._memory, arm, real("reward", reward))
+        innovation, S = _correct_once(self._memory, arm, real("reward", reward, largest=LARGEST))
         self.log_likelihood -= 0.5 * (math.log(2 * math.pi * S) + innovation**2 / S)
 
     def predict(self) -> None:

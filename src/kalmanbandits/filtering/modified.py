@@ -51,7 +51,6 @@ class ModifiedFilter:
     Parameters
     ----------
     system : LinearGaussianSystem
-        The system, with k arms and a state of d dimensions.
     bound : {"stationary", "printed"} or array_like, shape (d, d)
         P̄: Σ (needs ρ(Γ) < 1), P_ā of `dominating_arm` as in the paper (Theorem 1 is false with it), or a
         matrix.
@@ -154,7 +153,7 @@ class ModifiedFilter:
         """
         system = self.system
         P = system.stationary_covariance if start is None else covariance("start", start, system.dimension)
-        for a in check_arms(system, actions, "actions"):
+        for a in check_sequence(system, actions, "actions"):
             gain = system.transition @ self.gains[a]
             P = self.switching[a] @ P @ self.switching[a].T + system.process_noise
             P = P + system.noise_variance * np.outer(gain, gain)
@@ -185,7 +184,7 @@ class ModifiedFilter:
         d = self.system.dimension
         M = np.zeros((2 * d, 2 * d))
         M[:d, :d] = self.system.stationary_covariance
-        for action in check_arms(self.system, actions, "actions"):
+        for action in check_sequence(self.system, actions, "actions"):
             F, W = self._joint(action)
             M = F @ M @ F.T + W
         return np.asarray(M[d:, d:])
@@ -295,13 +294,13 @@ def check_arm(system: LinearGaussianSystem, arm: int, name: str = "arm") -> int:
 
 def check_code(system: LinearGaussianSystem, code: Sequence[int]) -> tuple[int, ...]:
     """`code` as a tuple of at least one arm, oldest first."""
-    result = check_arms(system, code, "code")
+    result = check_sequence(system, code, "code")
     if not result:
         raise InvalidArgument("code must have at least one arm, got () (the last s arms, oldest first)")
     return result
 
 
-def check_arms(system: LinearGaussianSystem, arms: Iterable[int], name: str) -> tuple[int, ...]:
+def check_sequence(system: LinearGaussianSystem, arms: Iterable[int], name: str) -> tuple[int, ...]:
     """`arms` as a tuple of arms of the system."""
     if not isinstance(arms, Iterable):
         raise InvalidType(f"{name} must be a sequence of arms, got {shown(arms)} (such as (0, 1))")

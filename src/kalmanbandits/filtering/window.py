@@ -5,8 +5,8 @@
 G and β come from unrolling the modified filter over s rounds; β = b'ẑ'_{t−s} is what the window forgets.
 G* = Cov(Ξ)⁻¹Cov(Ξ, c_a'z_t) has the smallest error of all coefficients and no β; it is what least squares
 converges to when the arms are chosen without looking at the rewards. All variances here are those of the
-stationary law under such arms. Under a policy that looks at the rewards, the regression of X_t on Ξ_t is
-another one and depends on the policy.
+stationary distribution under such arms. Under a policy that looks at the rewards, the regression of X_t on
+Ξ_t is another one and depends on the policy.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class WindowPredictor:
 
 
 def window_moments(system: LinearGaussianSystem, arm: int, code: Sequence[int]) -> tuple[Array, Array]:
-    """Cov(Ξ) and Cov(Ξ, c_a'z_t) in the stationary law, under arms that ignore the rewards.
+    """Cov(Ξ) and Cov(Ξ, c_a'z_t) in the stationary distribution, under arms that ignore the rewards.
 
         Cov(X_{t−i}, X_{t−j}) = c_i'Γ^{j−i}Σc_j  (+ σ² where i = j),   i ≤ j
         Cov(X_{t−j}, c_a'z_t) = c_a'Γ^jΣc_j
@@ -81,11 +81,8 @@ def window_moments(system: LinearGaussianSystem, arm: int, code: Sequence[int]) 
     Parameters
     ----------
     system : LinearGaussianSystem
-        The system, with k arms and a state of d dimensions.
-    arm : int
-        The arm whose reward is predicted, from 0.
-    code : sequence of int
-        The last s arms, oldest first.
+    arm, code : int, sequence of int
+        The arm whose reward is predicted, and the last s arms, oldest first.
 
     Returns
     -------
@@ -126,11 +123,8 @@ def optimal_window(system: LinearGaussianSystem, arm: int, code: Sequence[int]) 
     Parameters
     ----------
     system : LinearGaussianSystem
-        The system, with k arms and a state of d dimensions.
-    arm : int
-        The arm whose reward is predicted, from 0.
-    code : sequence of int
-        The last s arms, oldest first.
+    arm, code : int, sequence of int
+        The arm whose reward is predicted, and the last s arms, oldest first.
 
     Returns
     -------
@@ -161,10 +155,8 @@ def modified_window(modified: ModifiedFilter, arm: int, code: Sequence[int]) -> 
     ----------
     modified : ModifiedFilter
         The filter that is unrolled.
-    arm : int
-        The arm whose reward is predicted, from 0.
-    code : sequence of int
-        The last s arms, oldest first.
+    arm, code : int, sequence of int
+        The arm whose reward is predicted, and the last s arms, oldest first.
 
     Returns
     -------
@@ -202,10 +194,8 @@ def bias_coefficients(modified: ModifiedFilter, arm: int, code: Sequence[int]) -
     ----------
     modified : ModifiedFilter
         The filter that is unrolled.
-    arm : int
-        The arm whose reward is predicted, from 0.
-    code : sequence of int
-        The last s arms, oldest first.
+    arm, code : int, sequence of int
+        The arm whose reward is predicted, and the last s arms, oldest first.
 
     Returns
     -------
@@ -232,9 +222,8 @@ def bias_deviation(
 
         sd β = √(b' Cov(ẑ'_{t−s}) b)
 
-    `past` are the arms pulled before the code, oldest first, with the filter started at ẑ' = 0 in the
-    stationary law; by default a long past of uniformly random arms. Either way the arms must not depend on
-    the rewards.
+    The filter starts at ẑ' = 0 in the stationary distribution, before `past`. The arms must not depend on the
+    rewards.
 
     Reference: the remark after eq. linear_code_model.
 
@@ -242,10 +231,8 @@ def bias_deviation(
     ----------
     modified : ModifiedFilter
         The filter that is unrolled.
-    arm : int
-        The arm whose reward is predicted, from 0.
-    code : sequence of int
-        The last s arms, oldest first.
+    arm, code : int, sequence of int
+        The arm whose reward is predicted, and the last s arms, oldest first.
     past : sequence of int, optional
         The arms pulled before the code, oldest first; by default a long past of uniformly random arms.
 

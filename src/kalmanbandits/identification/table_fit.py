@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kalmanbandits.errors import Array, InvalidArgument, InvalidType, whole
+from kalmanbandits.errors import Array, InvalidArgument, whole
 from kalmanbandits.identification.arrays import cells_of, parameters, workspace
 from kalmanbandits.identification.search import (
     CORRELATED,
@@ -29,7 +29,7 @@ from kalmanbandits.identification.search import (
 from kalmanbandits.identification.smoothing import filter_cells
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 from kalmanbandits.systems.properties import lyapunov, spectral_radius
-from kalmanbandits.systems.replay import Replay
+from kalmanbandits.systems.replay import Replay, check_replay
 
 UNBOUNDED = 1e30  # work: steps are counted
 FEWEST = 3  # rows: two differences
@@ -107,8 +107,7 @@ def fit_table(replay: Replay, dimensions: int = 8) -> TableFit:
     >>> found.deviations.dimension, bool(abs(found.deviations.spectral_radius - 0.9) < 0.05)
     (1, True)
     """
-    if not isinstance(replay, Replay):
-        raise InvalidType(f"replay must be a Replay, got {replay!r} (such as Replay('rewards.csv'))")
+    check_replay(replay)
     dimensions = whole("dimensions", dimensions, 1)
     T = replay.rounds
     if T < FEWEST:

@@ -20,12 +20,11 @@ from typing import Any
 import numpy as np
 
 from kalmanbandits.agent import Agent
-from kalmanbandits.errors import Array, InvalidArgument, InvalidType, RoundError, real, whole
-from kalmanbandits.policies.spec import check_system
+from kalmanbandits.errors import Array, InvalidArgument, InvalidType, RoundError, real, shown, whole
 from kalmanbandits.simulation.environment import Drawn, draw_block, environment
 from kalmanbandits.streams import stream_key
 from kalmanbandits.systems.families import rotation
-from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
 from kalmanbandits.systems.replay import Replay
 
 try:
@@ -35,8 +34,7 @@ try:
     from gymnasium.vector.utils import batch_space
 except ImportError as error:
     raise ImportError(
-        "kalmanbandits.integrations.gymnasium needs gymnasium 1.1 or later "
-        f"(pip install 'kalmanbandits[gym]'): {error}"
+        f"kalmanbandits.integrations.gymnasium needs gymnasium 1.1 or later (pip install gymnasium): {error}"
     ) from error
 
 NAME, TABLE_NAME = "kalmanbandits/LinearGaussianBandit-v0", "kalmanbandits/ReplayBandit-v0"
@@ -104,7 +102,9 @@ class LinearGaussianBandit(gymnasium.Env[Array, Any]):
         if not 0 <= self._round < self.rounds:
             raise RoundError("step needs an episode under way (call reset() first)")
         if not self.action_space.contains(action):
-            raise InvalidArgument(f"action must be an arm from 0 to {self.system.arms - 1}, got {action!r}")
+            raise InvalidArgument(
+                f"action must be an arm from 0 to {self.system.arms - 1}, got {shown(action)}"
+            )
         t = self._round % self._most
         if t == 0:
             n = min(self._most, self.rounds - self._round)
@@ -131,7 +131,7 @@ class ReplayBandit(gymnasium.Env[Array, Any]):
 
     metadata = {"render_modes": []}  # noqa: RUF012 - Gymnasium's own declaration
 
-    def __init__(self, replay: Any) -> None:
+    def __init__(self, replay: object) -> None:
         self.replay = replay if isinstance(replay, Replay) else Replay(replay)
         self.observation_space, self.action_space = _spaces(self.replay.arms)
         self._round = -1
@@ -148,7 +148,7 @@ class ReplayBandit(gymnasium.Env[Array, Any]):
         if not 0 <= self._round < T:
             raise RoundError("step needs an episode under way (call reset() first)")
         if not self.action_space.contains(action):
-            raise InvalidArgument(f"action must be an arm from 0 to {k - 1}, got {action!r}")
+            raise InvalidArgument(f"action must be an arm from 0 to {k - 1}, got {shown(action)}")
         if not self._available()[int(action)]:
             raise InvalidArgument(
                 f"action must be an arm that is available in row {self._round + 1}, got {action}"
@@ -222,7 +222,7 @@ class LinearGaussianBanditVector(VectorEnv[Array, Any, Array]):
         self._round = 0
         return np.zeros((self.num_envs, 1)), {}
 
-    def step(self, actions: Any) -> tuple[Array, Array, Any, Any, Info]:
+    def step(self, actions: object) -> tuple[Array, Array, Any, Any, Info]:
         """Play an arm in every environment."""
         if self._round < 0:
             raise RoundError("step needs an episode under way (call reset() first)")
@@ -233,7 +233,7 @@ class LinearGaussianBanditVector(VectorEnv[Array, Any, Array]):
         arms = np.asarray(actions)
         k = self.system.arms
         if arms.shape != (n,) or arms.dtype.kind not in "iu" or bool(((arms < 0) | (arms >= k)).any()):
-            raise InvalidArgument(f"actions must be {n} arms from 0 to {k - 1}, got {actions!r}")
+            raise InvalidArgument(f"actions must be {n} arms from 0 to {k - 1}, got {shown(actions)}")
         t = self._round % self._most
         if t == 0:
             self._draw()
@@ -274,7 +274,7 @@ def play(env: gymnasium.Env[Any, Any], agent: Agent, rounds: int, seed: int | No
     (100, 1)
     """
     if not isinstance(agent, Agent):
-        raise InvalidType(f"agent must be an Agent, got {agent!r} (such as Agent(UCB(arms=2)))")
+        raise InvalidType(f"agent must be an Agent, got {shown(agent)} (such as Agent(UCB(arms=2)))")
     space = getattr(env, "action_space", None)
     if not isinstance(space, Discrete):
         raise InvalidType(f"env must have discrete actions, got {space} (an agent chooses one of k arms)")

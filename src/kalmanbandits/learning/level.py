@@ -18,19 +18,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from kalmanbandits.compilation import jit
+import numpy as np
+
+from kalmanbandits.compilation import Field, jit
 
 FIRST = 8.0  # rounds for which the first guess counts
 RIDGE = 0.05  # of the least squares: where neither average tells the level, it stays
 LONG = 10_000.0  # rounds after which older ones begin to fade
 
 
-def centre_fields() -> list[tuple[Any, ...]]:
+def centre_fields() -> list[Field]:
     """ḡ, h̄, and the number of rounds behind them."""
     return [("centred", "f8"), ("mean_g", "f8"), ("mean_h", "f8")]
 
 
-def start_centre(memory: Any) -> None:
+def start_centre(memory: np.void) -> None:
     """As if nothing predicted anything."""
     memory["centred"] = FIRST
     memory["mean_g"], memory["mean_h"] = 1.0 / memory["pulls"].size, 1.0

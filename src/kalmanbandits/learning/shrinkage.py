@@ -25,14 +25,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from kalmanbandits.compilation import jit, routine
+from kalmanbandits.compilation import Field, jit, routine
 from kalmanbandits.learning.ridge import staleness
 
 PRIOR = 1.0  # τ_1²: rewards have no other unit than the last one, so coefficients are of the order of one
 DEVIATION = 0.25  # τ_s² for s > 1
 
 
-def shrunk_fields(arms: int, longest: int) -> list[tuple[Any, ...]]:
+def shrunk_fields(arms: int, longest: int) -> list[Field]:
     """The models of all windows up to the longest."""
     S, pairs = longest, (sum(arms**s for s in range(1, longest + 1)), arms)
     return [

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any, Self
 
-from kalmanbandits.compilation import jit
+import numpy as np
+
+from kalmanbandits.compilation import Field, jit
 from kalmanbandits.errors import InvalidArgument, probability
 from kalmanbandits.learning.codes import decode, encode, shift
 from kalmanbandits.learning.level import centre_fields, start_centre, step_of_level
@@ -28,8 +30,8 @@ from kalmanbandits.learning.shrinkage import (
 )
 from kalmanbandits.policies.arm_levels import (
     FORGET,
+    arm_level_fields,
     compare,
-    level_fields,
     note_level,
     plain_error,
     plain_score,
@@ -38,6 +40,7 @@ from kalmanbandits.policies.arm_levels import (
 from kalmanbandits.policies.random import chance
 from kalmanbandits.policies.spec import Memory, Policy, Range, check_arms
 from kalmanbandits.policies.standard_units import NO_REWARD, gather, start_unit, unit_fields, unit_ranges
+from kalmanbandits.policies.ubss_codes import BY_ARM
 from kalmanbandits.policies.verbs import TIE, register_kernel
 
 AUTO = "auto"
@@ -45,7 +48,6 @@ WINDOWS = 4  # the most
 ROOM = 2**26  # bytes that windows above 1 may take
 OPENING = 8  # rounds
 LEAST = 1e-6  # of the unit squared: smaller errors count as that, so that V + Λ can be inverted
-BY_ARM = ("pulls", "mean", "v", "played", "refused")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,22 +56,22 @@ class AdaptiveUBSS(Policy):
 
         Ĝ_{a|𝐜,s}   shrunk towards Ĝ of the same arm and the s − 1 newest actions of 𝐜 (`learning.shrinkage`)
         loss_s ← 0.999 loss_s + (X − Ĝ_{a|𝐜,s}'Ξ)²      before X is learned from; the least one decides
-        index_a = Ĝ_{a|𝐜,s}'Ξ + z_{1−δ_e} √Var(Ĝ_{a|𝐜,s}'Ξ)          z the quantile of the normal law
+        index_a = Ĝ_{a|𝐜,s}'Ξ + z_{1−δ_e} √Var(Ĝ_{a|𝐜,s}'Ξ)          z the quantile of the normal distribution
 
-    for windows s = 1 to 4, with many arms fewer. It works in standard units around a level of its own, and
-    acts on the arms' levels where no window predicts better, as `UBSS` does: neither the unit nor the level
-    of the rewards matters. What a model learned counts 1 + (n/200)² times less after n visits of its code
-    without the arm.
+    for windows s = 1 to 4, fewer with many arms. Like `UBSS` it works in standard units around an estimated
+    level, so that neither unit nor level of the rewards matters, and acts on the arms' levels where no window
+    predicts better. The evidence of a model is divided by 1 + (n/200)² after n visits of its code without the
+    arm.
 
-    A glitch, one reward of 1e6 among ordinary ones, counts as missing: one random round, and the windows
+    An outlier, one reward of 1e6 among ordinary ones, counts as missing: one random round, and the windows
     fill again.
 
     Parameters
     ----------
     arms : int
-        k, the number of arms.
+        Number of arms, k.
     delta_e : float
-        The index is the quantile 1 − δ_e of what the arm may pay; .5 adds no bonus.
+        The index is the quantile 1 − δ_e of the predicted reward; 0.5 adds no bonus.
 
     >>> AdaptiveUBSS(arms=2).windows
     4
@@ -83,7 +85,7 @@ class AdaptiveUBSS(Policy):
         if self.delta_e > 0.5:
             raise InvalidArgument(
                 f"delta_e must be at most 0.5, got {self.delta_e} "
-                "(the index is the quantile 1 - delta_e of what the arm may pay)"
+                "(the index is the quantile 1 - delta_e of the predicted reward)"
             )
 
     @property
@@ -108,7 +110,7 @@ class AdaptiveUBSS(Policy):
 
     level_free = scale_free
 
-    def fields(self) -> list[tuple[Any, ...]]:
+    def fields(self) -> list[Field]:
         """The models; what the windows have lost; level and unit; the arms' levels."""
         return [
             *shrunk_fields(self.arms, self.windows),
@@ -118,7 +120,7 @@ class AdaptiveUBSS(Policy):
             ("width", "f8"),  # z_{1−δ_e}
             *unit_fields(self.arms, OPENING),
             *centre_fields(),
-            *level_fields(self.arms),
+            *arm_level_fields(self.arms),
         ]
 
     def ranges(self) -> dict[str, Range]:
@@ -126,7 +128,7 @@ class AdaptiveUBSS(Policy):
         k, s = self.arms, self.windows
         return {"code": (0, k**s - 1), "window": (1, s), "seen": (0, s), **unit_ranges(k, OPENING)}
 
-    def start(self, memory: Any) -> None:
+    def start(self, memory: np.void) -> None:
         """The shortest window decides first."""
         memory["window"] = 1
         memory["width"] = NormalDist().inv_cdf(1 - self.delta_e)

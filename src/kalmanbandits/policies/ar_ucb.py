@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from kalmanbandits.compilation import jit
+import numpy as np
+
+from kalmanbandits.compilation import Field, jit
 from kalmanbandits.errors import positive, probability, whole
 from kalmanbandits.filtering.kalman import correct, dot, quadratic
-from kalmanbandits.policies.deviation import check_scale
-from kalmanbandits.policies.spec import Policy, Range, check_arms
+from kalmanbandits.policies.deviation import ScaledPolicy, check_scale
+from kalmanbandits.policies.spec import Range, check_arms
 from kalmanbandits.policies.standard_units import (
     NO_REWARD,
     follow_mean,
@@ -26,21 +28,35 @@ FORGET = 0.999  # of the running prediction error, per round
 
 
 @dataclass(frozen=True, kw_only=True)
-class ARUCB(Policy):
+class ARUCB(ScaledPolicy):
     """AutoRegressive Upper Confidence Bounds (Bacchiocchi et al. 2024).
 
         index_a = γ̂_a'φ + β_a √(φ'V_a⁻¹φ)                            φ = (1, x_{t−1}, …, x_{t−s})
         β_a = √(λ(m² + 1)) + σ √(2 log(k/δ) + log det V_a/λ^{s+1})
 
     with one ridge regression per arm: `UBSS` with an intercept and without codes. Which arms the last rewards
-    came from is ignored: in its own setting the reward itself is the state, here it is not.
+    came from is ignored: in the authors' setting the reward itself is the state, here it is not.
 
-    In an opening of max(2k, s + 2) rounds the arms are played in turn. x is the reward in standard units
-    (`standard_units`), so that neither unit nor level matters; with a given `scale`, x = X/scale, and
-    `scale=1` is the literal form. `m` bounds the intercept and `sigma` is the noise, both in that unit;
-    `sigma` left out is the running root-mean-square one-step error. A round whose reward never came enters φ
-    as 0. The default `lags` and `delta` did best in `benchmarks/tune_comparators.py`. A glitch, one reward of
-    1e6 among ordinary ones, counts as missing; with a given `scale` it ruins the arm's model.
+    The arms are first played in turn for max(2k, s + 2) rounds. x is the reward in standard units
+    (`standard_units`), so that neither unit nor level matters, or X/scale. A round whose reward never came
+    enters φ as 0. An outlier, one reward of 1e6, counts as missing; with a given `scale` it ruins the model.
+
+    Parameters
+    ----------
+    arms : int
+        Number of arms, k.
+    lags : int
+        s, the order of the autoregression. The default, as that of `delta`, did best in
+        `benchmarks/tune_comparators.py`.
+    delta : float
+        δ, the probability that the bounds fail.
+    lambda_ : float
+        λ of the ridge regressions.
+    m, sigma : float
+        Bound on the intercept and standard deviation of the noise, both in the unit of x. By default `sigma`
+        is the running root-mean-square one-step error.
+    scale : float, optional
+        Unit of the rewards; 1 is the literal form. By default it is estimated.
 
     >>> ARUCB(arms=2, lags=3).lags
     3
@@ -69,23 +85,18 @@ class ARUCB(Policy):
             scale=check_scale(self.scale),
         )
 
-    @property
-    def scale_free(self) -> bool:
-        """Without a given `scale`, it takes the rewards' own."""
-        return self.scale is None
-
-    level_free = scale_free
+    level_free = ScaledPolicy.scale_free
 
     @property
     def unpromised(self) -> Mapping[str, str]:
-        """With a given scale a glitch goes into the models."""
-        return {} if self.scale is None else {"glitch": "rewards are taken as they are, in units of `scale`"}
+        """With a given scale an outlier goes into the models."""
+        return {} if self.scale is None else {"outlier": "rewards are taken as they are, in units of `scale`"}
 
     @property
     def _opening(self) -> int:
         return max(2 * self.arms, self.lags + 2)
 
-    def fields(self) -> list[tuple[Any, ...]]:
+    def fields(self) -> list[Field]:
         """One ridge per arm on φ, newest reward first; the constants."""
         k, p = self.arms, self.lags + 1
         numbers = ("sigma", "squares", "weight", "known", "prior", "log_e")
@@ -105,7 +116,7 @@ class ARUCB(Policy):
         """The rewards in φ, and the opening."""
         return {"seen": (0, self.lags), **unit_ranges(self.arms, self._opening)}
 
-    def start(self, memory: Any) -> None:
+    def start(self, memory: np.void) -> None:
         """No model has seen anything; σ̂ begins at one unit, with the weight of one round."""
         memory["prior"] = math.sqrt(self.lambda_ * (self.m**2 + 1))
         memory["log_e"] = 2 * math.log(self.arms / self.delta)

@@ -16,7 +16,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kalmanbandits.compilation import jit
+import numpy as np
+
+from kalmanbandits.compilation import Field, jit
 from kalmanbandits.learning.ridge import staleness
 
 FORGET = 0.999  # of the running prediction errors, per round
@@ -24,7 +26,7 @@ MARGIN = 1.01  # of the levels: where both predict alike, means that differ are 
 LEAST = 36.0  # mean squares that one error may count for; once there are more, as all before it together
 
 
-def level_fields(arms: int) -> list[tuple[Any, ...]]:
+def arm_level_fields(arms: int) -> list[Field]:
     """The levels, when each arm was last played, and how well levels and regression have predicted."""
     return [
         ("mean", "f8", (arms,)),
@@ -39,7 +41,7 @@ def level_fields(arms: int) -> list[tuple[Any, ...]]:
     ]
 
 
-def start_levels(memory: Any) -> None:
+def start_levels(memory: np.void) -> None:
     """Errors of one unit, with the weight of one round."""
     for name in ("plain_squares", "squares", "weight", "sigma"):
         memory[name] = 1.0

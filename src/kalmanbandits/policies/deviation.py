@@ -10,30 +10,43 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kalmanbandits.compilation import jit
+import numpy as np
+
+from kalmanbandits.compilation import Field, jit
 from kalmanbandits.errors import positive
-from kalmanbandits.policies.spec import PROMISES
+from kalmanbandits.policies.spec import PROMISES, Policy
 
-FIELDS: list[tuple[Any, ...]] = [("scale", "f8"), ("given", "f8"), ("n", "i8"), ("mean", "f8"), ("M2", "f8")]
+FIELDS: list[Field] = [("scale", "f8"), ("given", "f8"), ("n", "i8"), ("mean", "f8"), ("M2", "f8")]
 
 
-def check_scale(scale: Any) -> float | None:
+def check_scale(scale: object) -> float | None:
     """A given scale, or None for the running standard deviation."""
     return None if scale is None else positive("scale", scale, "leave it out to use the rewards' own scale")
 
 
+class ScaledPolicy(Policy):
+    """A policy with a parameter `scale`, the unit of the rewards, which it estimates where none is given."""
+
+    scale: float | None
+
+    @property
+    def scale_free(self) -> bool:
+        """Whether no `scale` is given."""
+        return self.scale is None
+
+
 def unpromised(remembers: float, arms: int) -> dict[str, str]:
-    """What a policy of means in units of `scale` does not promise, if it remembers so many rounds."""
+    """What a policy on means, in units of `scale`, over the last `remembers` rounds does not promise."""
     if remembers < 2 * arms:
         return dict.fromkeys(PROMISES, "it remembers fewer rounds than it takes to compare its arms")
-    result = {"glitch": "its unit is the standard deviation of all rewards, and one huge reward stays in it"}
+    result = {"outlier": "its unit is the standard deviation of all rewards, and one huge reward stays in it"}
     if remembers == math.inf:
         why = "its means are over all rewards, and the first ones never fade"
         result |= {"quiet start": why, "risen arm": why}
     return result
 
 
-def start_scale(memory: Any, scale: float | None) -> None:
+def start_scale(memory: np.void, scale: float | None) -> None:
     """Begin with the given scale, or with none."""
     memory["scale"] = memory["given"] = 0.0 if scale is None else scale
 

@@ -1,4 +1,4 @@
-"""DiscountedThompson: draw each arm's mean from a posterior that forgets by a factor a round."""
+"""DiscountedThompson: draw each arm's mean from a posterior on discounted rewards."""
 
 from __future__ import annotations
 
@@ -7,25 +7,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from kalmanbandits.compilation import jit
+import numpy as np
+
+from kalmanbandits.compilation import Field, jit
 from kalmanbandits.errors import probability
 from kalmanbandits.policies import deviation
+from kalmanbandits.policies.deviation import ScaledPolicy
 from kalmanbandits.policies.discounted_ucb import DiscountedUCB
-from kalmanbandits.policies.spec import Policy, check_arms
+from kalmanbandits.policies.spec import check_arms
 from kalmanbandits.policies.verbs import KERNELS, register_kernel
 from kalmanbandits.streams import POLICY, normal
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiscountedThompson(Policy):
+class DiscountedThompson(ScaledPolicy):
     """Thompson sampling with discounted counts (Raj and Kalyani 2017), in its Gaussian form.
 
         index_a ~ N(mean_a, scale²/N_a)             mean_a, N_a discounted as in `DiscountedUCB`
 
-    An arm not yet seen is tried first: its prior is flat. `scale` as in `UCB`. Rounds whose reward never
-    came do not count. The default discount did best in `benchmarks/tune_comparators.py`.
+    An arm not yet seen is tried first: its prior is flat. Rounds whose reward never came do not count. An
+    outlier, one reward of 1e6, does what it does to `DiscountedUCB`.
 
-    A glitch, one reward of 1e6, does what it does to `DiscountedUCB`.
+    Parameters
+    ----------
+    arms : int
+        Number of arms, k.
+    discount : float
+        Weight of a reward one round later; the default did best in `benchmarks/tune_comparators.py`.
+    scale : float, optional
+        As in `UCB`.
 
     >>> DiscountedThompson(arms=2)
     DiscountedThompson(arms=2, discount=0.98, scale=None)
@@ -42,24 +52,19 @@ class DiscountedThompson(Policy):
         discount = probability("discount", self.discount, "the weight of a reward one round later")
         self._set(arms=check_arms(self.arms), discount=discount, scale=deviation.check_scale(self.scale))
 
-    @property
-    def scale_free(self) -> bool:
-        """Without a given `scale`, it takes the rewards' own."""
-        return self.scale is None
-
     def _counts(self) -> DiscountedUCB:
         return DiscountedUCB(arms=self.arms, discount=self.discount, scale=self.scale)
 
     @property
     def unpromised(self) -> Mapping[str, str]:
-        """A glitch stays in the scale; a strong discount remembers little."""
+        """An outlier stays in the scale; a strong discount remembers little."""
         return deviation.unpromised(1 / (1 - self.discount), self.arms)
 
-    def fields(self) -> list[tuple[Any, ...]]:
+    def fields(self) -> list[Field]:
         """Those of `DiscountedUCB`."""
         return self._counts().fields()
 
-    def start(self, memory: Any) -> None:
+    def start(self, memory: np.void) -> None:
         """Nothing seen yet."""
         self._counts().start(memory)
 

@@ -1,4 +1,4 @@
-"""DiscountedUCB: UCB on counts and means that forget by a factor a round."""
+"""DiscountedUCB: UCB on counts and means that are discounted by a factor per round."""
 
 from __future__ import annotations
 
@@ -7,27 +7,38 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kalmanbandits.compilation import jit
+import numpy as np
+
+from kalmanbandits.compilation import Field, jit
 from kalmanbandits.errors import positive, probability
 from kalmanbandits.policies import deviation
-from kalmanbandits.policies.deviation import note_reward
-from kalmanbandits.policies.spec import Policy, check_arms
+from kalmanbandits.policies.deviation import ScaledPolicy, note_reward
+from kalmanbandits.policies.spec import check_arms
 from kalmanbandits.policies.verbs import register_kernel
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiscountedUCB(Policy):
+class DiscountedUCB(ScaledPolicy):
     """Discounted UCB (Garivier and Moulines 2008).
 
         index_a = mean_a + 2 · scale · √(ξ log n / N_a)      N_a = Σ_s γ^{t−s} 1{A_s = a},  n = Σ_a N_a
 
-    with mean_a discounted likewise. `scale` is their bound B on rewards; left out, it is the running
-    standard deviation of all rewards. For n rounds with Υ changes, known in advance, they advise
-    γ = 1 − ¼√(Υ/n) and ξ = ½. The defaults here did best in `benchmarks/tune_comparators.py`. Rounds whose
-    reward never came do not count.
+    with mean_a discounted likewise. Rounds whose reward never came do not count. The defaults did best in
+    `benchmarks/tune_comparators.py`.
 
-    A glitch, one reward of 1e6, holds the arm until it is discounted, and makes `scale` huge for as long as
-    it is not diluted: play is near uniform.
+    An outlier, one reward of 1e6, decides the choice until it is discounted, and makes `scale` huge until it
+    is diluted: play is nearly uniform.
+
+    Parameters
+    ----------
+    arms : int
+        Number of arms, k.
+    discount : float
+        γ, between 0 and 1. For n rounds with Υ changes, known in advance, the authors advise 1 − ¼√(Υ/n).
+    xi : float
+        ξ, the width of the bonus; theirs is ½.
+    scale : float, optional
+        Their bound B on the rewards; by default the running standard deviation of all rewards.
 
     >>> DiscountedUCB(arms=2)
     DiscountedUCB(arms=2, discount=0.95, xi=0.02, scale=None)
@@ -49,22 +60,17 @@ class DiscountedUCB(Policy):
         )
 
     @property
-    def scale_free(self) -> bool:
-        """Without a given `scale`, it takes the rewards' own."""
-        return self.scale is None
-
-    @property
     def unpromised(self) -> Mapping[str, str]:
-        """A glitch stays in the scale; a strong discount remembers little."""
+        """An outlier stays in the scale; a strong discount remembers little."""
         return deviation.unpromised(1 / (1 - self.discount), self.arms)
 
-    def fields(self) -> list[tuple[Any, ...]]:
+    def fields(self) -> list[Field]:
         """Discounted counts and means by arm."""
         k = (self.arms,)
-        numbers: list[tuple[Any, ...]] = [("root", "f8"), ("discount", "f8"), ("xi", "f8")]
+        numbers: list[Field] = [("root", "f8"), ("discount", "f8"), ("xi", "f8")]
         return [("N", "f8", k), ("average", "f8", k), *numbers, *deviation.FIELDS]
 
-    def start(self, memory: Any) -> None:
+    def start(self, memory: np.void) -> None:
         """Nothing seen yet."""
         memory["discount"], memory["xi"] = self.discount, self.xi
         deviation.start_scale(memory, self.scale)

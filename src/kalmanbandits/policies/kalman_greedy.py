@@ -16,9 +16,14 @@ from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
 @dataclass(frozen=True)
 class KalmanGreedy(KnownSystemPolicy):
-    """The known system's filter, greedy:  index_a = c_a'ẑ.
+    """Greedy on the Kalman filter of the known system:  index_a = c_a'ẑ.
 
-    The uncertainty it reports is √(c_a'Pc_a); it does not act on it.
+    The uncertainty that it reports, √(c_a'Pc_a), does not enter the choice.
+
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The system that generates the rewards.
 
     >>> from kalmanbandits.systems import rotation
     >>> KalmanGreedy(rotation(theta=1.0)).arms

@@ -1,4 +1,4 @@
-"""KalmanLookahead: this round's expected reward, plus the next round's given what this one will teach."""
+"""KalmanLookahead: this round's expected reward, plus the best of the next round after seeing this one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from kalmanbandits.compilation import jit, routine
+import numpy as np
+
+from kalmanbandits.compilation import Field, jit, routine
 from kalmanbandits.filtering.kalman import dot, quadratic
 from kalmanbandits.policies import known_system
 from kalmanbandits.policies.known_system import KnownSystemPolicy
@@ -16,33 +18,38 @@ from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
 @dataclass(frozen=True)
 class KalmanLookahead(KnownSystemPolicy):
-    """The known system's filter with one step of look-ahead, exact for any number of arms.
+    """One step of look-ahead on the Kalman filter of the known system, exact for any number of arms.
 
         index_a = c_a'ẑ + E max_b c_b'ẑ⁺(a)        ẑ⁺(a) = Γẑ + ΓPc_a/√S_a · ε,  ε ~ N(0, 1)
 
     The next prediction is linear in one standard normal ε, so the expectation is that of the upper envelope
-    of k lines: sort them by slope, drop those nowhere on top, and sum over the corners e_i that are left,
+    of k lines: sort them by slope, drop those nowhere on top, and sum over the breakpoints e_i that are left,
 
         E max = max_b m_b + Σ_i (slope_{i+1} − slope_i) f(−|e_i|),       f(x) = φ(x) + xΦ(x).
+
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The system that generates the rewards.
 
     >>> from kalmanbandits.systems import rotation
     >>> KalmanLookahead(rotation(theta=1.0)).arms
     2
 
-    The sum over corners: Frazier, Powell, Dayanik, "The knowledge-gradient policy for correlated normal
-    beliefs", INFORMS Journal on Computing 21, 2009.
+    The sum over breakpoints is that of the knowledge gradient: Frazier, Powell, Dayanik, "The
+    knowledge-gradient policy for correlated normal beliefs", INFORMS Journal on Computing 21, 2009.
     """
 
     system: LinearGaussianSystem
 
-    def fields(self) -> list[tuple[Any, ...]]:
+    def fields(self) -> list[Field]:
         """The filter's, the rows c_b'Γ, and room for k lines."""
         k, d = self.system.arms, self.system.dimension
         lines = [("level", "f8", (k,)), ("slope", "f8", (k,)), ("corner", "f8", (k,)), ("Pc", "f8", (d,))]
         return [*super().fields(), ("ahead", "f8", (k, d)), *lines]
 
-    def start(self, memory: Any) -> None:
-        """The system's initial law, and where each action looks one round on."""
+    def start(self, memory: np.void) -> None:
+        """The filter, and each action one round ahead, c_b'Γ."""
         super().start(memory)
         memory["ahead"] = self.system.actions @ self.system.transition
 
@@ -64,7 +71,7 @@ def _covariance_with(U: Any, D: Any, c: Any, out: Any) -> None:
 
 
 @routine
-def expected_maximum(level: Any, slope: Any, corner: Any) -> Any:
+def expected_envelope(level: Any, slope: Any, corner: Any) -> Any:
     """E max_b (level_b + slope_b ε) for ε ~ N(0, 1). The arrays (k) are used up."""
     k = level.shape[0]
     top = level[0]
@@ -110,7 +117,7 @@ def _score(memory: Any, arm: Any, key: Any, round: Any) -> Any:
     for b in range(memory.actions.shape[0]):
         memory.level[b] = dot(memory.ahead[b], memory.z)
         memory.slope[b] = dot(memory.ahead[b], memory.Pc) * scale
-    value = prediction + expected_maximum(memory.level, memory.slope, memory.corner)
+    value = prediction + expected_envelope(memory.level, memory.slope, memory.corner)
     return prediction, math.sqrt(variance), value
 
 

@@ -1,4 +1,4 @@
-"""KalmanThompson: filter with the true system, act on a state drawn from what is known of it."""
+"""KalmanThompson: filter with the true system, act on a state drawn from its posterior."""
 
 from __future__ import annotations
 
@@ -17,10 +17,15 @@ from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
 @dataclass(frozen=True)
 class KalmanThompson(KnownSystemPolicy):
-    """The known system's filter, sampled:  index_a = c_a'z̃,  z̃ ~ N(ẑ, P).
+    """Thompson sampling on the Kalman filter of the known system:  index_a = c_a'z̃,  z̃ ~ N(ẑ, P).
 
-    One draw a round serves all arms, so their indices are as dependent as their mean rewards are: with the
-    filter's factors P = U·diag(D)·U' it is z̃ = ẑ + U√D n, and n is read by its address for each arm anew.
+    One draw per round serves all arms, so the indices are as dependent as the mean rewards: with the filter's
+    factors P = U·diag(D)·U' it is z̃ = ẑ + U√D n, the same standard normal n for every arm.
+
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The system that generates the rewards.
 
     >>> from kalmanbandits.systems import rotation
     >>> KalmanThompson(rotation(theta=1.0)).arms

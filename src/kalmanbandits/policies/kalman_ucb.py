@@ -16,7 +16,12 @@ from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
 @dataclass(frozen=True)
 class KalmanUCB(KnownSystemPolicy):
-    """The known system's filter with a bonus:  index_a = c_a'ẑ + √(c_a'Pc_a).
+    """Upper confidence bound on the Kalman filter of the known system:  index_a = c_a'ẑ + √(c_a'Pc_a).
+
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The system that generates the rewards.
 
     >>> from kalmanbandits.systems import rotation
     >>> KalmanUCB(rotation(theta=1.0)).arms

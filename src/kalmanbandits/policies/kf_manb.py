@@ -7,28 +7,38 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from kalmanbandits.compilation import jit
+import numpy as np
+
+from kalmanbandits.compilation import Field, jit
 from kalmanbandits.errors import positive
 from kalmanbandits.policies import deviation
-from kalmanbandits.policies.deviation import note_reward
-from kalmanbandits.policies.spec import Policy, check_arms
+from kalmanbandits.policies.deviation import ScaledPolicy, note_reward
+from kalmanbandits.policies.spec import check_arms
 from kalmanbandits.policies.verbs import register_kernel
 from kalmanbandits.streams import POLICY, normal
 
 
 @dataclass(frozen=True, kw_only=True)
-class KFMANB(Policy):
+class KFMANB(ScaledPolicy):
     """Random sampling from sibling Kalman filters (Granmo and Berg 2010).
 
         index_a ~ N(μ_a, scale² v_a)
-        v_a ← v_a + q              every arm, every round: each mean is taken for a random walk
+        v_a ← v_a + q              every arm, every round: each mean is modelled as a random walk
         K = v/(v + r)    μ ← μ + K(X − μ)    v ← (1 − K)v            then the arm that was played
 
-    r is `observation` and q is `transition`, variances in units of `scale`²; `scale` as in `UCB`. An arm not
-    yet seen is tried first: its prior is flat. In a round whose reward never came the walks go on. The
-    defaults did best in `benchmarks/tune_comparators.py`.
+    An arm not yet seen is tried first: its prior is flat. In a round whose reward never came the random walks
+    go on. The defaults did best in `benchmarks/tune_comparators.py`.
 
-    A glitch, one reward of 1e6, makes `scale` huge for as long as it is not diluted: play is near uniform.
+    An outlier, one reward of 1e6, makes `scale` huge until it is diluted: play is nearly uniform.
+
+    Parameters
+    ----------
+    arms : int
+        Number of arms, k.
+    observation, transition : float
+        The variances r and q, in units of `scale`².
+    scale : float, optional
+        As in `UCB`.
 
     >>> KFMANB(arms=2)
     KFMANB(arms=2, observation=0.1, transition=0.01, scale=None)
@@ -52,22 +62,17 @@ class KFMANB(Policy):
         )
 
     @property
-    def scale_free(self) -> bool:
-        """Without a given `scale`, it takes the rewards' own."""
-        return self.scale is None
-
-    @property
     def unpromised(self) -> Mapping[str, str]:
-        """A glitch stays in the scale."""
+        """An outlier stays in the scale."""
         return deviation.unpromised(1 / math.sqrt(self.transition), self.arms)
 
-    def fields(self) -> list[tuple[Any, ...]]:
+    def fields(self) -> list[Field]:
         """Mean and variance by arm, the variance in units of scale²."""
         k = (self.arms,)
-        numbers: list[tuple[Any, ...]] = [("r", "f8"), ("q", "f8")]
+        numbers: list[Field] = [("r", "f8"), ("q", "f8")]
         return [("mu", "f8", k), ("v", "f8", k), *numbers, *deviation.FIELDS]
 
-    def start(self, memory: Any) -> None:
+    def start(self, memory: np.void) -> None:
         """Nothing seen yet."""
         memory["r"], memory["q"] = self.observation, self.transition
         deviation.start_scale(memory, self.scale)

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kalmanbandits.compilation import jit
-from kalmanbandits.filtering.kalman import filter_fields, move_on, start_filter, take_in
-from kalmanbandits.policies.spec import PROMISES, Policy, check_system
-from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+import numpy as np
+
+from kalmanbandits.compilation import Field, jit
+from kalmanbandits.filtering.kalman import correct_filter, filter_fields, predict_filter, start_filter
+from kalmanbandits.policies.spec import PROMISES, Policy, Spec
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
 
 
-class KnownSystemPolicy(Policy):
-    """A policy with a field `system`, whose memory runs that system's Kalman filter.
-
-    A glitch, one reward of 1e6, throws the estimate of the state off by that much times the gain; it comes
-    back at the rate of the filter's closed loop.
-    """
+class KnowsSystem(Spec):
+    """A spec with a field `system`, which sets the number of arms."""
 
     system: LinearGaussianSystem
 
@@ -25,31 +23,39 @@ class KnownSystemPolicy(Policy):
 
     @property
     def arms(self) -> int:  # type: ignore[override]
-        """As many as the system has."""
+        """Number of arms of the system."""
         return self.system.arms
+
+
+class KnownSystemPolicy(KnowsSystem, Policy):
+    """A policy with a field `system`, whose memory runs that system's Kalman filter.
+
+    An outlier, one reward of 1e6, moves the state estimate by the gain times that much; it decays at the rate
+    of the filter's closed loop.
+    """
 
     @property
     def unpromised(self) -> Mapping[str, str]:
-        """It trusts its system, whatever the rewards look like."""
+        """Every promise: it acts on its system, whatever the rewards are."""
         return dict.fromkeys(PROMISES, "it knows its system and trusts it")
 
-    def fields(self) -> list[tuple[Any, ...]]:
+    def fields(self) -> list[Field]:
         """The filter's."""
         return filter_fields(self.system)
 
-    def start(self, memory: Any) -> None:
-        """The system's initial law."""
+    def start(self, memory: np.void) -> None:
+        """The filter starts from the system's initial distribution."""
         start_filter(memory, self.system)
 
 
 @jit
 def update(memory: Any, arm: Any, reward: Any) -> None:
     """Correct by the reward, then move on to the next round."""
-    take_in(memory, arm, reward)
-    move_on(memory)
+    correct_filter(memory, arm, reward)
+    predict_filter(memory)
 
 
 @jit
 def skip(memory: Any, arm: Any) -> None:
     """Predict through a round whose reward never came."""
-    move_on(memory)
+    predict_filter(memory)

@@ -9,11 +9,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from kalmanbandits.compilation import jit, routine
+from kalmanbandits.compilation import Field, jit, routine
 from kalmanbandits.errors import positive, whole
 from kalmanbandits.learning.ridge import REFRESH, refresh
-from kalmanbandits.policies.deviation import check_scale
-from kalmanbandits.policies.spec import Memory, Policy, Range, check_arms
+from kalmanbandits.policies.deviation import ScaledPolicy, check_scale
+from kalmanbandits.policies.spec import Memory, Range, check_arms
 from kalmanbandits.policies.standard_units import (
     NO_REWARD,
     follow_mean,
@@ -29,21 +29,32 @@ MOST = 5  # lags that "auto" considers
 
 
 @dataclass(frozen=True, kw_only=True)
-class LARL(Policy):
+class LARL(ScaledPolicy):
     """Latent AR LinUCB (Trella et al. 2025).
 
         index_a = θ̂_a'φ + α √(φ'V_a⁻¹φ)        φ = (1, and for j = 1 … s: x_{t−j} e(A_{t−j}), e(A_{t−j}))
 
     with e(a) the a-th unit vector: 2sk + 1 features and one ridge regression per arm. Where `UBSS` has a
-    model for each sequence of arms, this one adds up what each lag says. `lags="auto"` takes the s of 1 … 5
-    with the least m log(mean squared residual) + (2sk + 1) log m over the m rounds of the opening.
+    model for each sequence of arms, this one is additive over the lags.
 
-    In the opening the arms are played in turn: 2k rounds or more, for `"auto"` 20k, unless `opening` says
-    otherwise. x is the reward in standard units (`standard_units`), so neither unit nor level matters; with a
-    given `scale`, x = X/scale, and `scale=1` is the literal form. A round whose reward never came leaves
-    zeros in φ. λ = 1 and α = 1 are the authors'; α and the number of lags did best in
-    `benchmarks/tune_comparators.py`. A glitch, one reward of 1e6 among ordinary ones, counts as missing; with
-    a given `scale` it ruins the arm's model.
+    The arms are first played in turn (`opening`). x is the reward in standard units (`standard_units`), so
+    that neither unit nor level matters, or X/scale. A round whose reward never came leaves zeros in φ. An
+    outlier, one reward of 1e6, counts as missing; with a given `scale` it ruins the model.
+
+    Parameters
+    ----------
+    arms : int
+        Number of arms, k.
+    lags : int or "auto"
+        s. `"auto"` takes the s of 1 … 5 with the least m log(mean squared residual) + (2sk + 1) log m over
+        the m rounds of the opening. The default, as that of `alpha`, did best in
+        `benchmarks/tune_comparators.py`.
+    alpha, lambda_ : float
+        α, the width of the bonus, and λ of the ridge regressions; the authors' are 1.
+    scale : float, optional
+        Unit of the rewards; 1 is the literal form. By default it is estimated.
+    opening : int, optional
+        Rounds in which the arms are played in turn. By default max(2k, s + 2), for `"auto"` max(20k, 8s).
 
     >>> LARL(arms=2, lags=3).features
     13
@@ -61,7 +72,7 @@ class LARL(Policy):
 
     def __post_init__(self) -> None:
         lags = self.lags
-        if lags != "auto":
+        if not isinstance(lags, str) or lags != "auto":
             lags = whole("lags", lags, 1, 'the number of last rewards to predict from, or "auto"')
         k, s = check_arms(self.arms), MOST if isinstance(lags, str) else lags
         rounds = self.opening
@@ -81,23 +92,18 @@ class LARL(Policy):
         """2sk + 1, with the most lags it may use."""
         return 2 * (MOST if isinstance(self.lags, str) else self.lags) * self.arms + 1
 
-    @property
-    def scale_free(self) -> bool:
-        """Without a given `scale`, it takes the rewards' own."""
-        return self.scale is None
-
-    level_free = scale_free
+    level_free = ScaledPolicy.scale_free
 
     @property
     def unpromised(self) -> Mapping[str, str]:
-        """With a given scale a glitch goes into the models."""
-        return {} if self.scale is None else {"glitch": "rewards are taken as they are, in units of `scale`"}
+        """With a given scale an outlier goes into the models."""
+        return {} if self.scale is None else {"outlier": "rewards are taken as they are, in units of `scale`"}
 
     def advice(self) -> str:
-        """The models grow with the square of both."""
+        """The size grows with the square of both."""
         return f"fewer lags or arms: {self.features} features for each of {self.arms}"
 
-    def fields(self) -> list[tuple[Any, ...]]:
+    def fields(self) -> list[Field]:
         """One ridge per arm, on the features of the last rounds, newest first."""
         k, p = self.arms, self.features
         s = p // (2 * k)
@@ -125,7 +131,7 @@ class LARL(Policy):
         last: Range = (NO_REWARD, k - 1)
         return {"last": last, "seen": (0, s), "lags": chosen, **unit_ranges(k, self.opening or 0)}
 
-    def start(self, memory: Any) -> None:
+    def start(self, memory: np.void) -> None:
         """Empty lags; `lags` = 0 stands for a number still to be chosen."""
         memory["lags"] = 0 if isinstance(self.lags, str) else self.lags
         memory["alpha"], memory["lambda_"] = self.alpha, self.lambda_

@@ -13,7 +13,7 @@ from kalmanbandits.compilation import entry, jit, routine
 from kalmanbandits.identification.search import CURRENT, MODELS
 from kalmanbandits.identification.smoothing import loading_variance, propagate, temper
 from kalmanbandits.learning.local_levels import level_index, observe_level, spread_levels
-from kalmanbandits.policies.kalman_lookahead import expected_maximum
+from kalmanbandits.policies.kalman_lookahead import expected_envelope
 from kalmanbandits.policies.random import chance
 from kalmanbandits.policies.verbs import register_kernel
 
@@ -163,7 +163,7 @@ def _shortlist(m: Any, weight: Any) -> None:
                 slope += m.C[CURRENT, other, a] * ahead[a]
             m.work_line[0, j] = level
             m.work_line[1, j] = slope
-        gain = expected_maximum(m.work_line[0, :n], m.work_line[1, :n], m.work_line[2, :n]) - top
+        gain = expected_envelope(m.work_line[0, :n], m.work_line[1, :n], m.work_line[2, :n]) - top
         m.scores[arm, 2] += weight * gain
 
 

@@ -6,12 +6,15 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from kalmanbandits.compilation import jit
-from kalmanbandits.errors import positive, whole
+import numpy as np
+
+from kalmanbandits.compilation import Field, jit
+from kalmanbandits.errors import positive
 from kalmanbandits.policies.arm_levels import plain_score
 from kalmanbandits.policies.random import chance
 from kalmanbandits.policies.spec import Memory, Policy, Range, check_arms
-from kalmanbandits.policies.ubss import UBSS, predict, with_new_codes
+from kalmanbandits.policies.ubss import UBSS, check_window, predict_arm
+from kalmanbandits.policies.ubss_codes import with_new_codes
 from kalmanbandits.policies.verbs import KERNELS, register_kernel
 from kalmanbandits.streams import POLICY, normal
 
@@ -24,18 +27,18 @@ class LinearThompson(Policy):
 
     Ĝ, V and σ̂, the running root-mean-square one-step error, are those of `UBSS` with `bonus="scaled"`: so
     are the level and unit they work in, the models that are tried first, the arms' levels that decide where
-    the last rewards predict nothing (drawn with v = 1), and what a glitch does. The theory asks for v of
-    about √(9 s log t); the defaults did best in `benchmarks/tune_comparators.py`. After a missing reward
-    `window` random rounds fill the gap.
+    the last rewards predict nothing (drawn with v = 1), and what an outlier does. The theory asks for v of
+    about √(9 s log t); the defaults did best in `benchmarks/tune_comparators.py`. A missing reward is
+    followed by `window` random rounds.
 
     Parameters
     ----------
     arms : int
-        k, the number of arms.
+        Number of arms, k.
     window : int
-        s, the number of last rewards to predict from.
+        s, the number of past rewards in the regression.
     v : float
-        The deviation of the draws, as a multiple of the posterior's.
+        Standard deviation of the draws, as a multiple of the posterior's.
 
     >>> LinearThompson(arms=2)
     LinearThompson(arms=2, window=2, v=0.3)
@@ -49,7 +52,7 @@ class LinearThompson(Policy):
     deterministic: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        window = whole("window", self.window, 1, "the number of last rewards to predict from")
+        window = check_window(self.window, "the number of last rewards to predict from")
         self._set(arms=check_arms(self.arms), window=window, v=positive("v", self.v))
 
     @property
@@ -67,7 +70,7 @@ class LinearThompson(Policy):
         """As `UBSS`."""
         return UBSS.advice(self)  # type: ignore[arg-type]
 
-    def fields(self) -> list[tuple[Any, ...]]:
+    def fields(self) -> list[Field]:
         """Those of `UBSS`, and v."""
         return [*self._models().fields(), ("deviations", "f8")]
 
@@ -75,7 +78,7 @@ class LinearThompson(Policy):
         """Those of `UBSS`."""
         return self._models().ranges()
 
-    def start(self, memory: Any) -> None:
+    def start(self, memory: np.void) -> None:
         """No model has seen anything."""
         self._models().start(memory)
         memory["deviations"] = self.v
@@ -95,7 +98,7 @@ def _score(memory: Any, arm: Any, key: Any, round: Any) -> Any:
     if memory.plain:
         prediction, deviation = plain_score(memory, arm, 1.0)
     else:
-        prediction, deviation = predict(memory, arm)
+        prediction, deviation = predict_arm(memory, arm)
         deviation *= memory.deviations
     draw = normal(key, POLICY, round * memory.pulls.shape[0] + arm)
     return prediction, deviation, prediction + deviation * draw

@@ -1,8 +1,8 @@
-"""PlainPolicy: a policy written in plain Python, which then goes wherever a compiled one goes.
+"""PlainPolicy: a policy written in plain Python that runs wherever a compiled one does.
 
-Its kernel only hands over: it plays what `select` has planned, and after every round asks for `attend`, the
-engine's way back to Python, where the policy learns and plans the next round. So it works in `Agent`, in
-`simulate`, in studies and in backtests without any of them knowing, at some ten microseconds a round.
+Its kernel plays what `select` has planned, and after every round asks for `attend`, the engine's way back to
+Python, where the policy learns and plans the next round. `Agent`, `simulate`, studies and backtests need no
+code for it. A round costs some ten microseconds.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import numbers
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from kalmanbandits.compilation import jit
-from kalmanbandits.errors import InvalidArgument
+from kalmanbandits.compilation import Field, jit
+from kalmanbandits.errors import InvalidArgument, shown
 from kalmanbandits.policies.random import chance
 from kalmanbandits.policies.spec import Memory, Policy, Range
 from kalmanbandits.policies.verbs import register_kernel
@@ -26,10 +27,10 @@ class PlainPolicy(Policy):
     """Base class of policies in plain Python: a frozen dataclass with `arms`, and the methods below.
 
     All that is learned lives in `memory`, a NumPy record whose fields `fields()` lists; `start(memory)`
-    writes its first values. The object itself is a description and never changes: so the policy can be saved,
-    resumed and run many times side by side like any other. `memory["pulls"]` counts the rewards seen of
-    each arm. Chance is not drawn in Python: a class that says `deterministic = False` returns probabilities,
-    and the library draws, by address, so that results repeat.
+    writes its first values. The object itself never changes, so the policy can be saved, resumed and run many
+    times side by side like any other. `memory["pulls"]` counts the rewards seen of each arm. Python draws no
+    random numbers: a class with `deterministic = False` returns probabilities and the library draws the arm
+    from its own streams, so that results repeat.
 
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True, kw_only=True)
@@ -51,27 +52,54 @@ class PlainPolicy(Policy):
 
     attends_every_round: ClassVar[bool] = True
 
-    def __init_subclass__(cls, **keywords: Any) -> None:
+    def __init_subclass__(cls, **keywords: object) -> None:
         super().__init_subclass__(**keywords)
         cls.kernel = "PlainPolicy"
 
-    def select(self, memory: Any) -> Any:
-        """What to play next: an arm, or a number for each arm, of which the largest available is played.
+    def select(self, memory: np.void) -> int | ArrayLike:
+        """Plan the next round. Every subclass must have it.
 
-        With `deterministic = False` the numbers are probabilities, in any unit, and the arm is drawn.
+        Parameters
+        ----------
+        memory : numpy.void
+            The record, with the fields of `fields()` and `pulls`, of shape (arms,).
+
+        Returns
+        -------
+        int or array_like of shape (arms,)
+            The arm to play, or a number for each arm, of which the largest available one is played. With
+            `deterministic = False` the numbers are probabilities up to a factor, and the arm is drawn.
         """
         raise NotImplementedError(f"{type(self).__name__} needs a method select(self, memory)")
 
-    def update(self, memory: Any, arm: int, reward: float) -> None:
-        """Learn the reward of the arm that was played; `memory["pulls"]` counts it already."""
+    def update(self, memory: np.void, arm: int, reward: float) -> None:
+        """Learn from a reward. Every subclass must have it.
+
+        Parameters
+        ----------
+        memory : numpy.void
+            The record; `memory["pulls"]` counts this reward already.
+        arm : int
+            The arm that was played, from 0.
+        reward : float
+            What it paid, a finite number.
+        """
         raise NotImplementedError(f"{type(self).__name__} needs a method update(self, memory, arm, reward)")
 
-    def skip(self, memory: Any, arm: int) -> None:
-        """Let a round pass whose reward never came; by default nothing is learned from it."""
+    def skip(self, memory: np.void, arm: int) -> None:
+        """Pass over a round whose reward never came. By default nothing changes.
 
-    def layout(self) -> list[tuple[Any, ...]]:
-        """The policy's own fields, and those by which it is handed over."""
-        ours = [
+        Parameters
+        ----------
+        memory : numpy.void
+            The record.
+        arm : int
+            The arm that was played.
+        """
+
+    def layout(self) -> list[Field]:
+        """The policy's own fields, and those that pass its plan to the kernel and the reward back."""
+        ours: list[Field] = [
             ("plan", "f8", (self.arms,)),
             ("drawn", "i8"),
             ("happened", "i8"),
@@ -87,11 +115,17 @@ class PlainPolicy(Policy):
         return [*own, *ours]
 
     def ranges(self) -> dict[str, Range]:
-        """The arm that was played and what happened; a policy's own indices it must check itself."""
+        """Of the fields that `layout` adds; a subclass with indices of its own adds theirs."""
         return {"drawn": (0, 1), "happened": (NOTHING, NO_REWARD), "arm": (0, self.arms - 1)}
 
     def memory(self) -> Memory:
-        """A fresh memory, its first round planned."""
+        """Make a fresh memory and plan its first round.
+
+        Returns
+        -------
+        ndarray of shape (1,)
+            One record of type `dtype()`.
+        """
         memory = super().memory()
         memory["drawn"] = not self.deterministic
         self._plan(memory[0])
@@ -108,7 +142,7 @@ class PlainPolicy(Policy):
             self.skip(record, arm)
         self._plan(record)
 
-    def _plan(self, record: Any) -> None:
+    def _plan(self, record: np.void) -> None:
         answer, k = self.select(record), self.arms
         if isinstance(answer, numbers.Integral):
             plan = np.zeros(k)
@@ -117,14 +151,17 @@ class PlainPolicy(Policy):
                 raise InvalidArgument(f"select must return an arm from 0 to {k - 1}, got {arm}")
             plan[arm] = 1.0
         else:
-            plan = np.asarray(answer, np.float64)
+            try:
+                plan = np.asarray(answer, np.float64)
+            except (TypeError, ValueError):  # text, say, or lists of several lengths
+                plan = np.full(0, math.nan)
             if plan.shape != (k,) or np.isnan(plan).any():
                 raise InvalidArgument(
-                    f"select must return an arm or {k} numbers, none of them NaN, got {answer!r}"
+                    f"select must return an arm or {k} numbers, none of them NaN, got {shown(answer)}"
                 )
         if record["drawn"] and not (np.isfinite(plan).all() and plan.min() >= 0 and plan.max() > 0):
             raise InvalidArgument(
-                f"select must return {k} probabilities, finite and not all zero, got {answer!r} "
+                f"select must return {k} probabilities, finite and not all zero, got {shown(answer)} "
                 "(or say deterministic = True: then the largest number is played)"
             )
         record["plan"] = plan

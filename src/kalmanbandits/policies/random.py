@@ -1,4 +1,4 @@
-"""Random: every arm with the same probability, whatever came before. The floor of every comparison."""
+"""Random: every arm with the same probability in every round. The baseline of every comparison."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ from kalmanbandits.streams import POLICY, uniform
 
 @dataclass(frozen=True, kw_only=True)
 class Random(Policy):
-    """A learner that selects a random arm each round (paper, Section 5).
+    """Selects a uniformly random arm in each round (paper, Section 5).
 
-    On two arms of a stationary system with zero mean it loses √(Var(X₁ − X₂)/(2π)) per round. A glitch, one
-    reward of 1e6, changes nothing.
+    On two arms of a stationary system with zero mean its regret is √(Var(X₁ − X₂)/(2π)) per round.
+
+    Parameters
+    ----------
+    arms : int
+        Number of arms, k.
 
     >>> Random(arms=2)
     Random(arms=2)
@@ -36,7 +40,7 @@ class Random(Policy):
 
     @property
     def unpromised(self) -> Mapping[str, str]:
-        """All that asks for learning."""
+        """Every promise that asks for learning."""
         return dict.fromkeys(PROMISES, "it does not learn")
 
     def __post_init__(self) -> None:

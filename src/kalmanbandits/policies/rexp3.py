@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from kalmanbandits.compilation import jit
+import numpy as np
+
+from kalmanbandits.compilation import Field, jit
 from kalmanbandits.errors import InvalidArgument, positive, whole
 from kalmanbandits.policies.spec import PROMISES, Memory, Policy, Range, check_arms
 from kalmanbandits.policies.verbs import register_kernel
@@ -20,13 +22,22 @@ class Rexp3(Policy):
 
         p_a = (1 − γ) w_a/Σw + γ/k          w_A ← w_A · exp(γx/(k p_A))          w = 1 after every `batch`
 
-    for A drawn from p and x its reward mapped to [0, 1] by the range of all rewards so far, so that it needs
-    no unit. The authors' constants, which need the number of rounds, are those of `for_variation`; the
-    defaults did best in `benchmarks/tune_comparators.py`. Rounds whose reward never came do not count. With
-    some arms unavailable the draw is from p over the others, the weights as above.
+    for A drawn from p and x its reward mapped to [0, 1] by the range of all rewards so far, so that no unit
+    is needed. `for_variation` gives the authors' constants, which need the number of rounds; the defaults did
+    best in `benchmarks/tune_comparators.py`. Rounds whose reward never came do not count. With some arms
+    unavailable the draw is from p restricted to the others.
 
-    A glitch, one reward of 1e6, stretches the range for good: all other rewards are then alike, and play is
-    near uniform for ever.
+    An outlier, one reward of 1e6, stretches the range for good: all other rewards look alike, and play
+    stays nearly uniform.
+
+    Parameters
+    ----------
+    arms : int
+        Number of arms, k.
+    batch : int
+        Rounds between restarts.
+    gamma : float
+        γ, the share of uniform play, above 0 and at most 1.
 
     >>> Rexp3(arms=2)
     Rexp3(arms=2, batch=1000, gamma=0.2)
@@ -44,23 +55,39 @@ class Rexp3(Policy):
         self._set(
             arms=check_arms(self.arms),
             batch=whole("batch", self.batch, 1, "the number of rounds between restarts"),
-            gamma=positive("gamma", self.gamma, "the share of blind play"),
+            gamma=positive("gamma", self.gamma, "the share of uniform play"),
         )
         if self.gamma > 1:
-            raise InvalidArgument(f"gamma must be at most 1, got {self.gamma} (the share of blind play)")
+            raise InvalidArgument(f"gamma must be at most 1, got {self.gamma} (the share of uniform play)")
 
     @classmethod
     def for_variation(cls, arms: int, rounds: int, variation: float) -> Self:
-        """The authors' constants for n rounds in which the means, mapped to [0, 1], move by V in all.
+        """Take the authors' constants for n rounds in which the means, mapped to [0, 1], move by V in total.
 
             batch = ⌈(k log k)^{1/3} (n/V)^{2/3}⌉       γ = min(1, √(k log k / ((e − 1) batch)))
 
+        Parameters
+        ----------
+        arms : int
+            k.
+        rounds : int
+            n, the number of rounds that will be played.
+        variation : float
+            V, positive.
+
+        Returns
+        -------
+        Rexp3
+            With these constants.
+
+        Examples
+        --------
         >>> Rexp3.for_variation(arms=2, rounds=10_000, variation=10.0).batch
         112
         """
         k, n = check_arms(arms), whole("rounds", rounds, 1)
         size = (k * math.log(k)) ** (1 / 3) * (n / positive("variation", variation)) ** (2 / 3)
-        batch = min(max(math.ceil(size), 1), n)
+        batch = max(math.ceil(min(size, n)), 1)
         gamma = min(1.0, math.sqrt(k * math.log(k) / ((math.e - 1) * batch)))
         return cls(arms=k, batch=batch, gamma=gamma or 1.0)  # one arm: any share is the same
 
@@ -73,11 +100,11 @@ class Rexp3(Policy):
 
     @property
     def unpromised(self) -> Mapping[str, str]:
-        """It is made for adversaries."""
+        """It is made for adversarial rewards."""
         why = "it keeps playing every arm, and its unit is the range of all rewards so far"
         return dict.fromkeys(PROMISES, why)
 
-    def fields(self) -> list[tuple[Any, ...]]:
+    def fields(self) -> list[Field]:
         """Logarithms of the weights and of their sum; the range of rewards; the round of the batch."""
         numbers = ("log_sum", "low", "high", "gamma")
         return [
@@ -92,7 +119,7 @@ class Rexp3(Policy):
         """The rounds of the batch."""
         return {"batch": (self.batch, self.batch), "played": (0, self.batch - 1)}
 
-    def start(self, memory: Any) -> None:
+    def start(self, memory: np.void) -> None:
         """Equal weights."""
         memory["gamma"], memory["batch"] = self.gamma, self.batch
         memory["log_sum"] = math.log(self.arms)

@@ -7,25 +7,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kalmanbandits.compilation import jit
+import numpy as np
+
+from kalmanbandits.compilation import Field, jit
 from kalmanbandits.errors import whole
 from kalmanbandits.policies import deviation
-from kalmanbandits.policies.deviation import note_reward
-from kalmanbandits.policies.spec import Policy, Range, check_arms
+from kalmanbandits.policies.deviation import ScaledPolicy, note_reward
+from kalmanbandits.policies.spec import Range, check_arms
 from kalmanbandits.policies.verbs import register_kernel
 
 
 @dataclass(frozen=True, kw_only=True)
-class SlidingWindowUCB(Policy):
+class SlidingWindowUCB(ScaledPolicy):
     """UCB over a sliding window (Garivier and Moulines 2008).
 
         index_a = mean_a + scale · √(2 log min(t, window) / N_a)       mean_a, N_a: of the last rounds
 
-    An arm not pulled within the window is tried next. `scale` as in `UCB`. A round costs O(1), whatever the
-    window. For n rounds known in advance the authors advise a window of about 4√(n log n).
+    An arm not pulled within the window is tried next. A round costs O(1), whatever the window.
 
-    A glitch, one reward of 1e6, holds the arm for a window, and makes `scale` huge for as long as it is not
-    diluted: play is near uniform.
+    An outlier, one reward of 1e6, decides the choice for a window, and makes `scale` huge until it is
+    diluted: play is nearly uniform.
+
+    Parameters
+    ----------
+    arms : int
+        Number of arms, k.
+    window : int
+        Number of last rewards that count. For n rounds known in advance the authors advise 4√(n log n).
+    scale : float, optional
+        As in `UCB`.
 
     >>> SlidingWindowUCB(arms=2, window=1000)
     SlidingWindowUCB(arms=2, window=1000, scale=None)
@@ -42,16 +52,11 @@ class SlidingWindowUCB(Policy):
         self._set(arms=check_arms(self.arms), window=window, scale=deviation.check_scale(self.scale))
 
     @property
-    def scale_free(self) -> bool:
-        """Without a given `scale`, it takes the rewards' own."""
-        return self.scale is None
-
-    @property
     def unpromised(self) -> Mapping[str, str]:
-        """A glitch stays in the scale; a short window remembers little."""
+        """An outlier stays in the scale; a short window remembers little."""
         return deviation.unpromised(self.window, self.arms)
 
-    def fields(self) -> list[tuple[Any, ...]]:
+    def fields(self) -> list[Field]:
         """A ring of the last rounds, and sums and counts over it."""
         # A power of two, so that windows of similar size share one compilation and one division-free index.
         capacity = 1 << (self.window - 1).bit_length()
@@ -72,7 +77,7 @@ class SlidingWindowUCB(Policy):
         """The arms in the ring, its length, and the rounds that went into it."""
         return {"arm": (0, self.arms - 1), "window": (self.window, self.window), "t": (0, math.inf)}
 
-    def start(self, memory: Any) -> None:
+    def start(self, memory: np.void) -> None:
         """An empty ring."""
         memory["window"] = self.window
         deviation.start_scale(memory, self.scale)

@@ -1,4 +1,4 @@
-"""What people write: a frozen, validated description from which a fresh memory is made."""
+"""Specs: frozen, validated descriptions of policies, from which fresh memories are made."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import dataclasses
 import difflib
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from kalmanbandits.errors import InvalidArgument, InvalidType, whole
+from kalmanbandits.compilation import Field
+from kalmanbandits.errors import InvalidArgument, InvalidType, mapping, shown, whole
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
 Memory = np.ndarray[Any, np.dtype[np.void]]
@@ -20,25 +21,24 @@ Memory = np.ndarray[Any, np.dtype[np.void]]
 DTYPES: dict[np.dtype[np.void], np.dtype[np.void]] = {}
 
 FORMAT = 1  # of memories: raised when the meaning of a field changes
-PROMISES = ("quiet start", "glitch", "0/1 rewards", "risen arm", "unlucky start")  # see `testing.robustness`
+PROMISES = ("quiet start", "outlier", "0/1 rewards", "risen arm", "unlucky start")  # see `testing.robustness`
 LARGEST = 2**30  # bytes that a memory may take: a record of more than 4 GiB cannot even be addressed
 
 Range = tuple[float, float]  # the least and the largest value a field may hold
 
 
 class Spec:
-    """A description of something that plays: its parameters, and the memory they start with.
+    """The parameters of a player, and the memory that it starts with.
 
-    A subclass is a frozen dataclass with `arms`, and says what its memory holds: `fields()` lists the NumPy
-    fields after `pulls`, `start(memory)` writes the first values into a zeroed record, and `ranges()` says
-    what the fields may hold that are used as an index or a count. Fields named `work_…` are scratch: nothing
-    in them outlasts a call. `kernel` names the compiled functions; it is the class's name unless said
-    otherwise.
+    A subclass is a frozen dataclass with `arms`. It describes its memory: `fields()` lists the NumPy fields
+    after `pulls`, `start(memory)` writes the first values into a record of zeros, and `ranges()` bounds the
+    fields that are used as an index or a count. Fields named `work_…` are scratch space: nothing in them
+    outlasts a call. `kernel` names the compiled functions; it is the class's name unless set.
 
-    What `testing.check_policy` holds a policy to: `deterministic`, that scores depend on what was seen and
-    not on chance; `scale_free`, that multiplying all rewards by a number changes no choice; `level_free`,
-    that adding one does not; and every promise of `testing.robustness` that `unpromised` does not except,
-    with the reason.
+    `testing.check_policy` holds a policy to what it declares: `deterministic`, scores depend on the rewards
+    seen and not on random numbers; `scale_free`, multiplying all rewards by a positive number changes no
+    choice; `level_free`, adding a number does not; and every promise of `testing.robustness` that
+    `unpromised` does not except, with the reason.
     """
 
     arms: int
@@ -49,7 +49,7 @@ class Spec:
     known: ClassVar[dict[str, type[Spec]]] = {}
     rounding: ClassVar[float] = 1e-9  # to which scores do not depend on the numbering of the arms
 
-    def __init_subclass__(cls, **keywords: Any) -> None:
+    def __init_subclass__(cls, **keywords: object) -> None:
         super().__init_subclass__(**keywords)
         if "kernel" not in cls.__dict__:
             cls.kernel = cls.__name__
@@ -63,7 +63,7 @@ class Spec:
             setattr(cls, "__post_init__", _then_checked(cls.__dict__["__post_init__"]))  # noqa: B010 - or mypy objects
         Spec.known[cls.__name__] = cls
 
-    def __init__(self, *_: Any, **__: Any) -> None:
+    def __init__(self, *_: object, **__: object) -> None:
         raise _no_dataclass(type(self))
 
     def __post_init__(self) -> None:
@@ -84,26 +84,63 @@ class Spec:
         """The promises of `testing.robustness` that are not made, each with the reason."""
         return {}
 
-    def fields(self) -> list[tuple[Any, ...]]:
-        """The fields of the memory after the kernel's name and `pulls`."""
+    def fields(self) -> list[Field]:
+        """List what the memory holds after the kernel's name and `pulls`.
+
+        Returns
+        -------
+        list of tuple
+            Name, NumPy type and, for an array, shape of each field, as `numpy.dtype` takes them; 8-byte
+            numbers only.
+        """
         return []
 
     def ranges(self) -> dict[str, Range]:
-        """The least and the largest value of each field that the kernel uses as an index or a count."""
+        """Bound the fields that the kernel uses as an index or a count.
+
+        Returns
+        -------
+        dict of str to (float, float)
+            The least and the largest value that each may hold; `check_memory` refuses others.
+        """
         return {}
 
     def advice(self) -> str:
-        """What to change when the memory would be too large."""
+        """Say what to change when the memory would be too large.
+
+        Returns
+        -------
+        str
+            The end of the error message.
+        """
         return "choose smaller parameters, or fewer arms"
 
-    def start(self, memory: Any) -> None:
-        """Write the first values into a memory of zeros."""
+    def start(self, memory: np.void) -> None:
+        """Write what is known before the first round.
+
+        Parameters
+        ----------
+        memory : numpy.void
+            A record of zeros with the fields of `layout()`; changed in place.
+        """
 
     def attend(self, memory: Memory) -> None:
-        """Do the work that is too long for a kernel, when the kernel's `due` asks for it."""
+        """Do the work that is too long for a kernel, when the kernel's `due` asks for it.
+
+        Parameters
+        ----------
+        memory : ndarray of shape (1,)
+            As `memory()` makes it; changed in place.
+        """
 
     def dtype(self) -> np.dtype[np.void]:
-        """The type of the memory: 8-byte fields, the first named after the kernel, then `pulls` (arms)."""
+        """Give the type of the memory.
+
+        Returns
+        -------
+        numpy.dtype
+            A structured type: a field named after the kernel, `pulls` of shape (arms,), then `fields()`.
+        """
         self.check_size()
         dtype = np.dtype(self.layout(), align=True)
         for name in dtype.names or ():
@@ -114,15 +151,21 @@ class Spec:
                 )
         return dtype
 
-    def layout(self) -> list[tuple[Any, ...]]:
-        """All fields of the memory, in order."""
+    def layout(self) -> list[Field]:
+        """List all fields of the memory, in order.
+
+        Returns
+        -------
+        list of tuple
+            As `fields()`, with the kernel's name and `pulls` in front.
+        """
         return [(self.kernel, "i8"), ("pulls", "i8", (self.arms,)), *self.fields()]
 
     def check_size(self) -> None:
         """Refuse parameters whose memory would be larger than 1 GiB, before anything asks for it."""
         size = 0
-        for _, kind, *shape in self.layout():
-            size += np.dtype(kind).itemsize * math.prod(shape[0] if shape else ())
+        for field in self.layout():
+            size += np.dtype(field[1]).itemsize * math.prod(field[2] if len(field) == 3 else ())
         if size > LARGEST:
             large = f"{size / 2**30:,.1f} GiB" if size < 2**80 else f"2^{size.bit_length() - 31} GiB"
             raise InvalidArgument(
@@ -131,7 +174,7 @@ class Spec:
             )
 
     def check_memory(self, memory: Memory) -> None:
-        """Refuse a memory that no play of this description could have left: for what comes from outside.
+        """Refuse a memory that no sequence of rounds could have led to: for records read from a file.
 
         Parameters
         ----------
@@ -166,7 +209,13 @@ class Spec:
                 )
 
     def memory(self) -> Memory:
-        """A fresh memory: a NumPy array of one record."""
+        """Make a fresh memory.
+
+        Returns
+        -------
+        ndarray of shape (1,)
+            One record of type `dtype()`, as before the first round.
+        """
         dtype = self.dtype()
         memory: Memory = np.zeros(1, DTYPES.setdefault(dtype, dtype))
         memory[self.kernel] = FORMAT
@@ -174,7 +223,18 @@ class Spec:
         return memory
 
     def with_arms(self, arms: int) -> Self:
-        """The same description for another number of arms."""
+        """Give the same parameters for another number of arms.
+
+        Parameters
+        ----------
+        arms : int
+            Their number.
+
+        Returns
+        -------
+        Spec
+            A copy of this one, of its own class.
+        """
         if "arms" not in parameters_of(type(self)):
             raise InvalidArgument(
                 f"{type(self).__name__} cannot take another arm: it knows a system of {self.arms} "
@@ -183,11 +243,23 @@ class Spec:
         return dataclasses.replace(self, arms=arms)  # type: ignore[type-var]
 
     def grow(self, memory: Memory, larger: Self) -> Memory:
-        """All that `memory` knows, as a memory of `larger`, the same description for more arms.
+        """Carry a memory over to more arms, with all that was learned.
 
-        Here: fields with one row an arm (and those named in `lengthens`) get fresh rows at their end,
-        constants that depend on the number of arms are those of `larger`, all else stays. A policy whose
-        memory is laid out otherwise says how itself.
+        Fields with one row per arm (and those named in `lengthens`) get fresh rows at their end, constants
+        that depend on the number of arms are those of `larger`, and the rest is copied. A policy whose memory
+        is laid out in another way overrides this method.
+
+        Parameters
+        ----------
+        memory : ndarray of shape (1,)
+            A memory of this spec; not changed.
+        larger : Spec
+            `with_arms` of more arms.
+
+        Returns
+        -------
+        ndarray of shape (1,)
+            A memory of `larger`.
         """
         before, grown = self.memory(), larger.memory()
         for name in memory.dtype.names or ():
@@ -210,7 +282,13 @@ class Spec:
         return grown
 
     def to_dict(self) -> dict[str, Any]:
-        """The description as plain values, for TOML, JSON and save files."""
+        """Write the parameters as plain values, for TOML, JSON and save files.
+
+        Returns
+        -------
+        dict
+            `"policy"`, the name of the class, and every parameter that is not None.
+        """
         result: dict[str, Any] = {"policy": type(self).__name__}
         for name in parameters_of(type(self)):
             value = getattr(self, name)
@@ -220,11 +298,22 @@ class Spec:
 
     @staticmethod
     def from_dict(values: dict[str, Any]) -> Spec:
-        """The description that `to_dict` wrote."""
-        parameters = dict(values)
+        """Read what `to_dict` wrote.
+
+        Parameters
+        ----------
+        values : dict
+            `"policy"`, the name of a class of the library or of one defined since, and its parameters.
+
+        Returns
+        -------
+        Spec
+            An instance of that class.
+        """
+        parameters = dict(mapping("values", values, "such as what to_dict returns"))
         name = parameters.pop("policy", None)
-        if name not in Spec.known:
-            raise InvalidArgument(f"policy must name a policy, got {name!r}{nearest(str(name), Spec.known)}")
+        if not isinstance(name, str) or name not in Spec.known:
+            raise InvalidArgument(f"policy must name a policy, got {shown(name)}{nearest(name, Spec.known)}")
         cls = Spec.known[name]
         allowed = parameters_of(cls)
         for parameter in parameters:
@@ -234,7 +323,7 @@ class Spec:
             parameters["system"] = LinearGaussianSystem.from_dict(parameters["system"])
         return cls(**parameters)
 
-    def _set(self, **values: Any) -> Self:
+    def _set(self, **values: object) -> Self:
         """Put validated values into a frozen dataclass during `__post_init__`."""
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -264,7 +353,7 @@ def _no_dataclass(cls: type[Spec]) -> InvalidType:
     )
 
 
-def _then_checked(own: Callable[[Any], None]) -> Callable[[Any], None]:
+def _then_checked(own: Callable[[Spec], None]) -> Callable[[Spec], None]:
     """`__post_init__`, and the size of the memory after it; once, where a class calls that of its parent."""
 
     @functools.wraps(own)
@@ -276,22 +365,12 @@ def _then_checked(own: Callable[[Any], None]) -> Callable[[Any], None]:
     return both
 
 
-def check_arms(arms: Any) -> int:
+def check_arms(arms: object) -> int:
     """The number of arms, at least one."""
     return whole("arms", arms, 1, "a policy needs something to choose from")
 
 
-def check_system(system: Any) -> LinearGaussianSystem:
-    """A system, for policies that know theirs."""
-    if not isinstance(system, LinearGaussianSystem):
-        raise InvalidType(
-            f"system must be a LinearGaussianSystem, got {system!r} "
-            "(a policy that need not know the system: UBSS(arms=…))"
-        )
-    return system
-
-
-def nearest(name: str, names: Any) -> str:
+def nearest(name: object, names: Collection[str]) -> str:
     """A hint for a misspelt name."""
-    close = difflib.get_close_matches(name, list(names), n=1)
+    close = difflib.get_close_matches(name if isinstance(name, str) else "", names, n=1)
     return f" (did you mean {close[0]!r}?)" if close else f" (known: {', '.join(sorted(names))})"

@@ -24,7 +24,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kalmanbandits.compilation import jit, routine
+import numpy as np
+
+from kalmanbandits.compilation import Field, jit, routine
 
 NO_REWARD = -1  # in place of the arm, in a round whose reward never came
 LARGEST = 6.0  # units: rewards beyond count as that
@@ -32,7 +34,7 @@ LIKE = 4.0  # times as far from the level as the one refused before: believed
 LONG = 10_000  # rewards after which older ones begin to fade from level and unit
 
 
-def unit_fields(arms: int, opening: int) -> list[tuple[Any, ...]]:
+def unit_fields(arms: int, opening: int) -> list[Field]:
     """The opening's rounds, then level and unit, and the implausible reward each arm has paid before."""
     return [
         ("early_arm", "i8", (opening,)),
@@ -53,7 +55,7 @@ def unit_ranges(arms: int, opening: int) -> dict[str, tuple[int, int]]:
     return {"early_arm": (NO_REWARD, arms - 1), "early": (0, opening - 1), "opened": (0, 1)}
 
 
-def start_unit(memory: Any, scale: float | None) -> None:
+def start_unit(memory: np.void, scale: float | None) -> None:
     """With a given scale, or with none."""
     memory["given"] = scale or 0.0
     memory["unit"] = scale or 0.0

@@ -10,32 +10,32 @@ from typing import Any, Self
 
 import numpy as np
 
-from kalmanbandits.compilation import jit
-from kalmanbandits.errors import InvalidArgument, one_of, positive, probability, whole
+from kalmanbandits.compilation import Field, jit
+from kalmanbandits.errors import InvalidArgument, one_of, positive, probability, shown, whole
 from kalmanbandits.filtering.kalman import correct, dot, quadratic
-from kalmanbandits.learning.codes import decode, encode, shift
+from kalmanbandits.learning.codes import shift
 from kalmanbandits.learning.level import centre_fields, start_centre, step_of_level
 from kalmanbandits.learning.ridge import staleness
 from kalmanbandits.policies.adaptive_ubss import AUTO, AdaptiveUBSS
 from kalmanbandits.policies.arm_levels import (
+    arm_level_fields,
     compare,
-    level_fields,
     note_level,
     plain_error,
     plain_score,
     start_levels,
 )
 from kalmanbandits.policies.random import chance
-from kalmanbandits.policies.spec import LARGEST, PROMISES, Memory, Policy, Range, check_arms, check_system
+from kalmanbandits.policies.spec import LARGEST, PROMISES, Memory, Policy, Range, check_arms
 from kalmanbandits.policies.standard_units import NO_REWARD, gather, start_unit, unit_fields, unit_ranges
+from kalmanbandits.policies.ubss_codes import with_new_codes
 from kalmanbandits.policies.ubss_given import BONUSES, learn_given
 from kalmanbandits.policies.verbs import register_kernel
-from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
 
 LAMBDA = 0.01  # of the default, in standard units
+LONGEST = 2**14  # windows: one arm alone needs more than 1 GiB there
 OPENING = 8  # rounds of the default
-MODELS = ("U", "D", "G", "N", "width", "last")  # fields with a row for each code and arm
-BY_ARM = ("pulls", "mean", "v", "played", "refused")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,22 +48,21 @@ class UBSS(Policy):
     been updated is tried first; the first rounds are random. The widths, by `bonus`:
 
     * `"scaled"`, the default: σ̂ √(2 log(1/δ_e)), σ̂ the running root-mean-square one-step error. It works in
-      standard units (`standard_units`) around a level of its own (`learning.level`), so multiplying all
+      standard units (`standard_units`) around an estimated level (`learning.level`), so multiplying all
       rewards by a number or adding one changes no choice. Where the last rewards predict nothing, as with
-      rewards of 0 and 1, it acts on the arms' own levels (`arm_levels`). Not having played an arm after a
-      code for n visits of that code multiplies the variance there by 1 + (n/200)²: no arm is left alone for
-      ever.
+      rewards of 0 and 1, it acts on the arms' own levels (`arm_levels`). After n visits of a code without an
+      arm, the variance of that arm there is multiplied by 1 + (n/200)²: no arm is abandoned for ever.
     * `"printed"`: e + b, equations (e_probabilistic_bound) and (b_probabilistic_bound):
       B_R √(2 log(1/δ_e) + log det V/λ^s) + √N (B_c B_R/δ_b) √tr(I − λV⁻¹) + λ √tr(V⁻¹) B_G.
-    * `"gaussian"`: the same e, with b from the Gaussian law of β (erratum 15):
+    * `"gaussian"`: the same e, with b from the Gaussian distribution of β (erratum 15):
       √N B_c B_R √(2 log(2N/δ_b)) min(1, √tr(I − λV⁻¹)) + min(√λ, λ√tr(V⁻¹)) B_G.
     * `"none"`: 0. Without `lambda_` otherwise as `"scaled"`, with it as the two above.
 
-    With constants given it is the paper's algorithm to the letter: no level, no unit, nothing fades, and of
+    With constants given it is the paper's algorithm to the letter: no level, no unit, no forgetting, and of
     arms that tie the first is played. V is carried as the factors of its inverse, V⁻¹ = U·diag(D)·U'
     (`filtering.kalman`), which cannot drift or lose its sign.
 
-    A glitch, one reward of 1e6 among ordinary ones, counts as missing by default: `window` random rounds.
+    An outlier, one reward of 1e6 among ordinary ones, counts as missing by default: `window` random rounds.
     With constants given it ruins the models it enters.
 
     The regression's target depends on the policy that chose the arms (erratum 10): a limit of the method.
@@ -71,9 +70,9 @@ class UBSS(Policy):
     Parameters
     ----------
     arms : int
-        k, the number of arms.
+        Number of arms, k.
     window : int or "auto"
-        s, the number of last rewards to predict from. `UBSS(window="auto")` is an `AdaptiveUBSS`.
+        s, the number of past rewards in the regression. `UBSS(window="auto")` is an `AdaptiveUBSS`.
     bonus : str
         `"scaled"`, `"printed"`, `"gaussian"` or `"none"`, as above.
     delta_e, delta_b : float
@@ -97,7 +96,7 @@ class UBSS(Policy):
     B_R: float = 1.0
     B_G: float = 1.0
 
-    def __new__(cls, **parameters: Any) -> Any:
+    def __new__(cls, **parameters: object) -> Any:
         """`window="auto"` makes an `AdaptiveUBSS`, which has no use for the constants of the paper."""
         if isinstance(parameters.get("window"), str) and parameters["window"] == AUTO:
             return _adaptive(**parameters)
@@ -110,12 +109,12 @@ class UBSS(Policy):
             lambda_ = None if bonus in ("scaled", "none") else 1.0
         elif bonus == "scaled":
             raise InvalidArgument(
-                f"lambda_ must be left out when bonus is 'scaled', got {lambda_} "
+                f"lambda_ must be left out when bonus is 'scaled', got {shown(lambda_)} "
                 "(it is then a share of the rewards' mean square)"
             )
         self._set(
             arms=check_arms(self.arms),
-            window=whole("window", self.window, 1, 'the number of last rewards to predict from, or "auto"'),
+            window=check_window(self.window, 'the number of last rewards to predict from, or "auto"'),
             delta_e=probability("delta_e", self.delta_e),
             delta_b=probability("delta_b", self.delta_b),
             lambda_=None if lambda_ is None else positive("lambda_", lambda_),
@@ -128,8 +127,26 @@ class UBSS(Policy):
     def as_printed(
         cls, system: LinearGaussianSystem, window: int = 1, delta: float = 0.1, B_G: float = 10.0
     ) -> Self:
-        """The paper's constants taken literally: B_c = max‖c_a‖, B_R = √tr Σ, λ = 1, δ_e = δ_b = δ.
+        """Take the paper's constants literally: B_c = max‖c_a‖, B_R = √tr Σ, λ = 1, δ_e = δ_b = δ.
 
+        Parameters
+        ----------
+        system : LinearGaussianSystem
+            Its actions give B_c and its stationary covariance Σ gives B_R.
+        window : int
+            s.
+        delta : float
+            δ, the probability that each bound fails.
+        B_G : float
+            Bound on the coefficients, for which the paper has no value.
+
+        Returns
+        -------
+        UBSS
+            With `bonus="printed"`.
+
+        Examples
+        --------
         >>> from kalmanbandits.systems import rotation
         >>> round(UBSS.as_printed(rotation(theta=0.0)).B_R, 1)
         23.4
@@ -176,7 +193,7 @@ class UBSS(Policy):
             s += 1
         return f"the largest window that fits {self.arms} arms is {s}" if s else "no window fits so many arms"
 
-    def fields(self) -> list[tuple[Any, ...]]:
+    def fields(self) -> list[Field]:
         """One ridge per code and arm; the last rewards and actions; the constants; level and unit."""
         k, s = self.arms, self.window
         pairs = (k**s, k)
@@ -197,7 +214,7 @@ class UBSS(Policy):
             *((name, "f8") for name in numbers),
             *unit_fields(k, OPENING if self.scale_free else 1),
             *centre_fields(),
-            *level_fields(k),
+            *arm_level_fields(k),
         ]
 
     def ranges(self) -> dict[str, Range]:
@@ -207,7 +224,7 @@ class UBSS(Policy):
         bonus = BONUSES.index(self.bonus)
         return {"code": (0, k**s - 1), "seen": (0, s), "bonus": (bonus, bonus), **opening}
 
-    def start(self, memory: Any) -> None:
+    def start(self, memory: np.void) -> None:
         """No model has seen anything: V = λI."""
         memory["bonus"] = BONUSES.index(self.bonus)
         memory["lambda_"] = self.lambda_ or LAMBDA
@@ -225,6 +242,11 @@ class UBSS(Policy):
     def grow(self, memory: Memory, larger: Self) -> Memory:
         """Codes are written anew for more arms; the models that came with them are untried."""
         return with_new_codes(memory, larger.memory(), self.window)
+
+
+def check_window(window: Any, hint: str) -> int:
+    """A window whose codes can be counted; whether they fit into memory, `Spec.check_size` says."""
+    return whole("window", window, 1, hint, below=LONGEST)
 
 
 # What may be written is what `__init__` takes and the word "auto", not the `**parameters` of `__new__`.
@@ -254,26 +276,8 @@ def _adaptive(
     return AdaptiveUBSS(arms=arms, delta_e=delta_e if bonus == "scaled" else 0.5)
 
 
-def with_new_codes(memory: Memory, grown: Memory, window: int) -> Memory:
-    """What `memory` holds, put into `grown`, a fresh memory of more arms."""
-    old, new = memory[0], grown[0]
-    k, n = old["pulls"].size, new["pulls"].size
-    codes = [encode(decode(code, k, window), n) for code in range(k**window)]
-    for name in memory.dtype.names or ():
-        if name in BY_ARM:
-            new[name][:k] = old[name]
-        elif name in MODELS:
-            new[name][codes, :k] = old[name]
-        elif name == "visits":
-            new[name][codes] = old[name]
-        else:
-            grown[name] = memory[name]
-    grown["code"] = codes[old["code"]]
-    return grown
-
-
 @jit
-def predict(memory: Any, arm: Any) -> Any:
+def predict_arm(memory: Any, arm: Any) -> Any:
     """(prediction, √(Ξ'V⁻¹Ξ) times σ̂) of an arm by its model, in the rewards' unit."""
     c, Xi = memory.code, memory.Xi
     q = quadratic(memory.U[c, arm], memory.D[c, arm], Xi)
@@ -294,7 +298,7 @@ def _score(memory: Any, arm: Any, key: Any, round: Any) -> Any:
         return prediction, uncertainty, prediction + uncertainty
     if memory.N[memory.code, arm] == 0:
         return math.nan, math.inf, math.inf
-    prediction, spread = predict(memory, arm)
+    prediction, spread = predict_arm(memory, arm)
     uncertainty = memory.width[memory.code, arm] * spread
     return prediction, uncertainty, prediction + uncertainty
 

@@ -7,24 +7,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kalmanbandits.compilation import jit
+import numpy as np
+
+from kalmanbandits.compilation import Field, jit
 from kalmanbandits.policies import deviation
-from kalmanbandits.policies.deviation import note_reward
-from kalmanbandits.policies.spec import Policy, check_arms
+from kalmanbandits.policies.deviation import ScaledPolicy, note_reward
+from kalmanbandits.policies.spec import check_arms
 from kalmanbandits.policies.verbs import register_kernel
 
 
 @dataclass(frozen=True, kw_only=True)
-class UCB(Policy):
+class UCB(ScaledPolicy):
     """Upper confidence bounds (Agrawal 1995).
 
         index_a = mean_a + scale · √(2 log t / N_a)
 
-    `scale` is the unit of the rewards; left out, it is the running standard deviation of all rewards.
-    `scale=1` is the literal form, which takes rewards to lie in an interval of length one.
+    An outlier, one reward of 1e6, makes `scale` and the arm's mean huge: play is nearly uniform until about
+    1e6 rounds have diluted it.
 
-    A glitch, one reward of 1e6, makes `scale` and the arm's mean huge: play is near uniform until about 1e6
-    rounds have diluted it.
+    Parameters
+    ----------
+    arms : int
+        Number of arms, k.
+    scale : float, optional
+        Unit of the rewards; by default the running standard deviation of all rewards. `scale=1` is the
+        literal form, for rewards in an interval of length one.
 
     >>> UCB(arms=2)
     UCB(arms=2, scale=None)
@@ -40,20 +47,15 @@ class UCB(Policy):
         self._set(arms=check_arms(self.arms), scale=deviation.check_scale(self.scale))
 
     @property
-    def scale_free(self) -> bool:
-        """Without a given `scale`, it takes the rewards' own."""
-        return self.scale is None
-
-    @property
     def unpromised(self) -> Mapping[str, str]:
-        """A glitch stays in the scale, and the first rewards in the means."""
+        """An outlier stays in the scale, and the first rewards in the means."""
         return deviation.unpromised(math.inf, self.arms)
 
-    def fields(self) -> list[tuple[Any, ...]]:
+    def fields(self) -> list[Field]:
         """Sums of rewards by arm, and √(2 log t)."""
         return [("sum", "f8", (self.arms,)), ("root", "f8"), *deviation.FIELDS]
 
-    def start(self, memory: Any) -> None:
+    def start(self, memory: np.void) -> None:
         """Nothing seen yet."""
         deviation.start_scale(memory, self.scale)
 

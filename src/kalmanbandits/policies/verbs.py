@@ -27,22 +27,29 @@ from numba.core import types
 from numba.extending import lower_builtin, type_callable
 
 from kalmanbandits.compilation import entry, jit, note_foreign_kernel, routine
-from kalmanbandits.errors import InvalidArgument
+from kalmanbandits.errors import Array, InvalidArgument, function, instance, shown
 from kalmanbandits.streams import TIES, word
 
 TIE = 1e-9  # arms whose index is within this share of the best one's are equally good
 _32 = np.uint64(32)
 
 
+Score = Callable[[np.void, int, np.uint64, int], tuple[float, float, float]]
+Update = Callable[[np.void, int, float], None]
+Skip = Callable[[np.void, int], None]
+Peek = Callable[[np.void, Array, np.uint64, int], None]
+Ask = Callable[[np.void], bool]
+
+
 class Kernel(NamedTuple):
     """The compiled functions of one policy."""
 
-    score: Callable[..., Any]
-    update: Callable[..., Any]
-    skip: Callable[..., Any]
-    peek: Callable[..., Any]
-    due: Callable[..., Any]
-    first_of_tied: Callable[..., Any]
+    score: Score
+    update: Update
+    skip: Skip
+    peek: Peek
+    due: Ask
+    first_of_tied: Ask
 
 
 KERNELS: dict[str, Kernel] = {}
@@ -63,61 +70,86 @@ def never(memory: Any) -> Any:
 
 def register_kernel(
     name: str,
-    score: Callable[..., Any],
-    update: Callable[..., Any],
-    skip: Callable[..., Any],
-    peek: Callable[..., Any] = see_nothing,
-    due: Callable[..., Any] = never,
-    first_of_tied: Callable[..., Any] = never,
+    score: Score,
+    update: Update,
+    skip: Skip,
+    peek: Peek = see_nothing,
+    due: Ask = never,
+    first_of_tied: Ask = never,
 ) -> None:
-    """Make the memories whose first field is `name` run on these functions."""
+    """Make the memories whose first field is `name` run on these compiled functions.
+
+    Parameters
+    ----------
+    name : str
+        That of the spec's class, or its `kernel`.
+    score : callable
+        `score(memory, arm, key, round)` returns `(prediction, uncertainty, index)` of one arm. The available
+        arm with the largest index is played; NaN stands for a prediction that is not made.
+    update : callable
+        `update(memory, arm, reward)` learns from the reward of the arm that was played.
+    skip : callable
+        `skip(memory, arm)` passes over a round whose reward never came.
+    peek : callable, optional
+        `peek(memory, means, key, round)` shows an oracle the mean reward of every arm, shape (arms,).
+    due : callable, optional
+        `due(memory)` returns whether `Spec.attend` is wanted before the next choice.
+    first_of_tied : callable, optional
+        `first_of_tied(memory)` returns whether the first of tied arms is played, not one at random.
+    """
+    instance("name", name, str)
+    given = Kernel(score, update, skip, peek, due, first_of_tied)
+    for verb, one in given._asdict().items():
+        function(verb, one, "compiled by kalmanbandits.compilation.jit")
     taken = KERNELS.get(name)
     if taken is not None and taken.score.__module__ != score.__module__:
-        raise InvalidArgument(f"name must be a new one, got {name!r} (a kernel of {taken.score.__module__})")
-    KERNELS[name] = Kernel(score, update, skip, peek, due, first_of_tied)
+        raise InvalidArgument(
+            f"name must be a new one, got {shown(name)} (a kernel of {taken.score.__module__})"
+        )
+    KERNELS[name] = given
     note_foreign_kernel(name, score)
 
 
-def kernel_of(memory: Any) -> Kernel:
+def kernel_of(memory: np.void | types.Record) -> Kernel:
     """The kernel a record (or its Numba type) belongs to."""
-    names = list(memory.fields) if isinstance(memory, types.Record) else memory.dtype.names
+    name = next(iter(memory.fields if isinstance(memory, types.Record) else memory.dtype.names or ()))
     try:
-        return KERNELS[names[0]]
+        return KERNELS[name]
     except KeyError:
-        raise InvalidArgument(f"memory must belong to a registered kernel, got {names[0]!r}") from None
+        raise InvalidArgument(f"memory must belong to a registered kernel, got {name!r}") from None
 
 
-def score(memory: Any, arm: Any, key: Any, round: Any) -> Any:
+def score(memory: np.void, arm: int, key: np.uint64, round: int) -> tuple[float, float, float]:
     """What the policy thinks of one arm: (prediction, uncertainty, index)."""
     return kernel_of(memory).score(memory, arm, key, round)
 
 
-def update(memory: Any, arm: Any, reward: Any) -> None:
+def update(memory: np.void, arm: int, reward: float) -> None:
     """Learn from the reward of the chosen arm."""
     kernel_of(memory).update(memory, arm, reward)
 
 
-def skip(memory: Any, arm: Any) -> None:
-    """Let a round pass whose reward will never come."""
+def skip(memory: np.void, arm: int) -> None:
+    """Pass over a round whose reward will never come."""
     kernel_of(memory).skip(memory, arm)
 
 
-def peek(memory: Any, means: Any, key: Any, round: Any) -> None:
+def peek(memory: np.void, means: Array, key: np.uint64, round: int) -> None:
     """Show an oracle the mean reward of every arm in this round."""
     kernel_of(memory).peek(memory, means, key, round)
 
 
-def due(memory: Any) -> Any:
+def due(memory: np.void) -> bool:
     """Whether the memory wants `Spec.attend` before the next choice."""
     return kernel_of(memory).due(memory)
 
 
-def first_of_tied(memory: Any) -> Any:
+def first_of_tied(memory: np.void) -> bool:
     """Whether the first of arms that tie is played."""
     return kernel_of(memory).first_of_tied(memory)
 
 
-def _teach(verb: Callable[..., Any]) -> None:
+def _teach(verb: Callable[..., object]) -> None:
     """Tell the compiler that `verb` is the function of this name in the memory's kernel.
 
     An `overload` would do as well, and compile a function more for each verb and type of memory.

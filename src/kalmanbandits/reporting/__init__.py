@@ -35,23 +35,26 @@ def write_report(results: Results, folder: str | PathLike[str]) -> list[Path]:
     list of Path
         `figure.png`, `figure.svg`, `report.html` and `summary.csv` there.
     """
-    from kalmanbandits.errors import one_of
+    from kalmanbandits.errors import file_path, instance, one_of
+    from kalmanbandits.reporting import drawing
     from kalmanbandits.reporting.files import written_together
     from kalmanbandits.reporting.overview import overview_figure
     from kalmanbandits.reporting.page import write_page
     from kalmanbandits.reporting.paper.figure import paper_figure
     from kalmanbandits.reporting.summary import summarise, write_csv
+    from kalmanbandits.studies import Results
 
+    instance("results", results, Results, "Results.open(folder) makes one")
+    place = file_path("folder", folder)
     kind = results.study.report.get("figure", "overview")
     one_of("[report] figure", kind, ("overview", "paper"))
-    folder = Path(folder)
     summary = summarise(results)
     data = _paper(summary) if kind == "paper" else None
-    with written_together(folder, FILES) as aside:
+    with drawing.usual_settings(), written_together(place, FILES) as aside:
         png, _ = overview_figure(summary, aside) if data is None else paper_figure(data, aside)
         write_page(summary, results.manifest, data, png, aside / "report.html")
         write_csv(summary, aside / "summary.csv")
-    return [folder / name for name in FILES]
+    return [place / name for name in FILES]
 
 
 def _paper(summary: Summary) -> PaperData | None:

@@ -20,7 +20,7 @@ def assemble(
 ) -> Path:
     """Write a page; `data` goes to the `script`, a file of the assets, which draws the charts.
 
-    The page asks nobody for anything, and its content security policy lets nothing run but its own scripts:
+    The page loads nothing from elsewhere, and its content security policy allows no scripts but its own:
     they are named by their hashes, so that a script which came in some other way would not run.
     """
     style, scripts = asset("page.css"), [asset("charts.js"), asset(script)]

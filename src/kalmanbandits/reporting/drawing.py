@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +50,10 @@ def plain(text: str, longest: int = 40) -> str:
 
     A label that begins with an underscore would be left out of legends; a space before it keeps it in.
 
-    >>> plain("costs $5 or $6"), plain("_x")
-    ('costs \\\\$5 or \\\\$6', ' _x')
+    >>> plain("costs $5 or $6"), plain("_x"), plain("two\\nlines")
+    ('costs \\\\$5 or \\\\$6', ' _x', 'two lines')
     """
+    text = "".join(letter if letter.isprintable() else " " for letter in text)  # or the fonts object
     short = text if len(text) <= longest else text[: longest - 1] + "…"
     return (" " if short.startswith("_") else "") + short.replace("$", r"\$")
 
@@ -169,6 +171,18 @@ def plain_log(axes: Axes) -> None:
     """A log scale that says 1, 10, 100 instead of powers."""
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+@contextmanager
+def usual_settings() -> Iterator[None]:
+    """Matplotlib as it comes, for what is drawn inside.
+
+    It also takes settings from the file `matplotlibrc` of the current folder, which is not trusted: one of
+    them has every text run through LaTeX.
+    """
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        yield
 
 
 def save(figure: Figure, folder: Path) -> list[Path]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from kalmanbandits.durability import flush_folder
+from kalmanbandits.durability import beginning, flush_folder
 from kalmanbandits.errors import StoreRefused
 from kalmanbandits.reporting.summary import TABLE_MARK
 
@@ -22,15 +22,10 @@ def check_ours(folder: Path, names: Sequence[str], table: str = TABLE_MARK) -> N
         if not path.exists() and not path.is_symlink():
             continue
         mark = table if path.suffix == ".csv" else MARK
-        if not path.is_file() or mark.encode() not in _beginning(path):
+        if not path.is_file() or mark.encode() not in beginning(path, LOOKED_AT):
             raise StoreRefused(
                 f"{path} is there already and no report has written it (move it away, or write elsewhere)"
             )
-
-
-def _beginning(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(LOOKED_AT)
 
 
 @contextmanager

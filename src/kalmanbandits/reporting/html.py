@@ -16,7 +16,12 @@ def escape(value: object) -> Html:
     >>> escape("<b>"), escape(Html("<b>"))
     ('&lt;b&gt;', '<b>')
     """
-    return value if isinstance(value, Html) else Html(html.escape(str(value)))
+    return value if isinstance(value, Html) else Html(html.escape(_whole(str(value))))
+
+
+def _whole(text: str) -> str:
+    """A text without lone surrogates, which names of files may have and no page can hold."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def script_data(data: object) -> str:
@@ -26,4 +31,4 @@ def script_data(data: object) -> str:
     {"label":"\u003c/script\u003e\u003c!--\u003cscript\u003e"}
     """
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return _whole(text).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -1,4 +1,4 @@
-"""The page: one HTML file that holds everything, works offline and asks nobody for anything."""
+"""The page: one HTML file that holds everything, works offline and loads nothing from elsewhere."""
 
 from __future__ import annotations
 

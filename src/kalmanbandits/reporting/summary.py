@@ -134,7 +134,7 @@ def write_csv(summary: Summary, path: Path) -> Path:
     parameters = list(dict.fromkeys(name for cell in summary.cells for name in cell.cell.parameters))
     columns = ["cell", "group", *parameters, "policy", "rounds", "runs"]
     columns += TABLE_MARK.split(",")
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with path.open("w", newline="", encoding="utf-8", errors="replace") as file:
         writer = csv.writer(file)
         writer.writerow(columns)
         for cell in summary.cells:

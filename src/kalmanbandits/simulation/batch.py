@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -110,6 +111,17 @@ class Batch:
         traced = self.rounds if self.trace else 0
         return Sheet.blank(len(self.specs), runs, len(self.checkpoints), self.system.arms, traced)
 
+    def check_room(self) -> None:
+        """Refuse more numbers than the machine has memory for, before any of it is taken."""
+        numbers = len(self.checkpoints) * (4 + self.system.arms) + (2 * self.rounds if self.trace else 0)
+        size = 8 * numbers * len(self.specs) * (self.runs.stop - self.runs.start)
+        if size > (room := physical_memory()):
+            raise InvalidArgument(
+                f"runs must fit with their measures into the memory of the machine, {room / 2**30:,.0f} GiB, "
+                f"got {size / 2**30:,.0f} GiB for {self.runs.stop - self.runs.start} runs (play fewer, keep "
+                'fewer checkpoints and no trace, or only keep="moments")'
+            )
+
     def attributes(self) -> dict[str, object]:
         """What the numbers depend on beside their labels."""
         return {"seed": self.seed, "rounds": self.rounds}
@@ -128,10 +140,19 @@ class Batch:
                 )
 
 
+def physical_memory() -> int:
+    """The bytes of memory that the machine has; a great number where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not on Windows
+        return 2**46
+
+
 class KeptRuns:
     """Every run is kept."""
 
     def __init__(self, batch: Batch) -> None:
+        batch.check_room()
         self.batch, self.sheet = batch, batch.blank_sheet(len(batch.runs))
         self.most = sys.maxsize  # the room is taken already
 

@@ -50,7 +50,7 @@ def check_gpu(system: object) -> None:
     if fault:
         raise InvalidArgument(
             f'backend must be "cpu" here, got "gpu": {fault} (it needs an NVIDIA GPU with its driver, '
-            'and the extra [gpu]: pip install "kalmanbandits[gpu]")'
+            'and the extra [gpu]: pip install ".[gpu]" in a checkout)'
         )
 
 

@@ -1,12 +1,11 @@
 """Machine code of GPU kernels on disk: a file for each kernel, GPU and state of the sources.
 
-A file begins with a checksum over its key and its content. One that is cut short, damaged or unreadable is
-not used: the kernel is compiled again and the file replaced.
+Files are written and read as those of CPU kernels are (`compilation`): one that is cut short, damaged or not
+this user's is not used, and the kernel is compiled again.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib
 import pickle
@@ -15,10 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from kalmanbandits.compilation import FOREIGN, cache_folder
-from kalmanbandits.durability import write_atomically
-
-CHECKSUM = hashlib.sha256().digest_size
+from kalmanbandits.compilation import FOREIGN, cache_folder, read_checked, write_checked
 
 
 class GpuKernelCache:
@@ -42,12 +38,15 @@ class GpuKernelCache:
         try:
             path, key = self.place()
             payload = read_checked(path, key) if path else None
-            return _kernel_class()._rebuild(**pickle.loads(payload)) if payload else None
+            if not payload:
+                return None
+            # Written by this user or the administrator, and unchanged since: see `read_checked`.
+            return _kernel_class()._rebuild(**pickle.loads(payload))  # nosec B301
         except Exception:  # whatever is wrong with the file, the kernel can be compiled
             return None
 
     def save_overload(self, signature: object, kernel: Any) -> None:
-        """Keep a kernel with its machine code. A read-only or full disk costs a compilation, nothing else."""
+        """Keep a kernel with its machine code."""
         path, key = self.place()
         if path is None:
             return
@@ -57,8 +56,7 @@ class GpuKernelCache:
             library.llvm_strs,
             [],
         )  # nine tenths of it, and needed for other GPUs only
-        with contextlib.suppress(OSError):
-            write_checked(path, key, serialize.dumps(kernel._reduce_states()))
+        write_checked(path, key, serialize.dumps(kernel._reduce_states()))
         library._llvm_strs = source
 
     def place(self) -> tuple[Path | None, bytes]:
@@ -68,27 +66,6 @@ class GpuKernelCache:
         if folder is None:
             return None, key
         return folder / f"gpu-{self.name}-{hashlib.sha256(key).hexdigest()[:32]}.bin", key
-
-
-def checksum(key: bytes, payload: bytes) -> bytes:
-    """What a file begins with: it binds the code to the kernel, the GPU and the sources."""
-    return hashlib.sha256(key + b"\0" + payload).digest()
-
-
-def read_checked(path: Path, key: bytes) -> bytes | None:
-    """What `write_checked` wrote, or nothing if the file is missing or not as it was written."""
-    try:
-        content = path.read_bytes()
-    except OSError:
-        return None
-    payload = content[CHECKSUM:]
-    return payload if content[:CHECKSUM] == checksum(key, payload) else None
-
-
-def write_checked(path: Path, key: bytes, payload: bytes) -> None:
-    """Put a payload and its checksum at `path`, all at once, for whoever else reads there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, checksum(key, payload) + payload)
 
 
 @cache

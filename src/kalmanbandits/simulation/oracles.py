@@ -6,34 +6,47 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from kalmanbandits.compilation import jit
-from kalmanbandits.filtering.kalman import dot, filter_fields, move_on, quadratic, start_filter, take_in
-from kalmanbandits.policies.spec import Spec, check_system
+import numpy as np
+
+from kalmanbandits.compilation import Field, jit
+from kalmanbandits.filtering.kalman import (
+    correct_filter,
+    dot,
+    filter_fields,
+    predict_filter,
+    quadratic,
+    start_filter,
+)
+from kalmanbandits.policies.known_system import KnowsSystem
 from kalmanbandits.policies.verbs import register_kernel
 from kalmanbandits.streams import EVERY_ARM, normal
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
 
 @dataclass(frozen=True)
-class Oracle(Spec):
-    """A player of `simulate` that is shown the mean rewards; `Agent` refuses it."""
+class Oracle(KnowsSystem):
+    """A player of `simulate` that sees the mean rewards; `Agent` refuses it.
+
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The one that is simulated.
+    """
 
     system: LinearGaussianSystem
-
-    def __post_init__(self) -> None:
-        self._set(system=check_system(self.system))
-
-    @property
-    def arms(self) -> int:  # type: ignore[override]
-        """As many as the system has."""
-        return self.system.arms
 
 
 @dataclass(frozen=True)
 class Clairvoyant(Oracle):
-    """Knows the state:  A_t = argmax_a c_a'z_t. Its regret is zero; every regret is measured against it."""
+    """Knows the state:  A_t = argmax_a c_a'z_t. Every regret is measured against it, so its own is zero.
 
-    def fields(self) -> list[tuple[Any, ...]]:
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        Its arms are those of the simulation.
+    """
+
+    def fields(self) -> list[Field]:
         """The means of this round."""
         return [("means", "f8", (self.arms,))]
 
@@ -42,16 +55,21 @@ class Clairvoyant(Oracle):
 class FullInformation(Oracle):
     """Sees a reward of every arm after each round, and filters with the true system:  A_t = argmax_a c_a'ẑ_t.
 
-    No causal policy does better, since none sees more: what it loses is lost to every learner. The rewards
-    it sees carry noise of their own, independent between arms.
+    No causal policy does better, since none sees more: its regret is a lower bound for every learner. The
+    rewards it sees have noise of their own, independent between arms.
+
+    Parameters
+    ----------
+    system : LinearGaussianSystem
+        The one that is simulated.
     """
 
-    def fields(self) -> list[tuple[Any, ...]]:
-        """The filter's, and the means of the round that is under way."""
+    def fields(self) -> list[Field]:
+        """The filter's, and the means of the current round."""
         return [*filter_fields(self.system), ("means", "f8", (self.arms,)), ("begun", "i8")]
 
-    def start(self, memory: Any) -> None:
-        """The system's initial law."""
+    def start(self, memory: np.void) -> None:
+        """The system's initial distribution."""
         start_filter(memory, self.system)
 
 
@@ -72,8 +90,8 @@ def _see_every_arm(memory: Any, means: Any, key: Any, round: Any) -> None:
     if memory.begun:  # the rewards of the round before are all in
         for a in range(k):
             eta = normal(key, EVERY_ARM, (round - 1) * k + a)
-            take_in(memory, a, memory.means[a] + math.sqrt(memory.s2) * eta)
-        move_on(memory)
+            correct_filter(memory, a, memory.means[a] + math.sqrt(memory.s2) * eta)
+        predict_filter(memory)
     memory.begun = 1
     _see(memory, means, key, round)
 

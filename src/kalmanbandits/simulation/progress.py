@@ -1,4 +1,4 @@
-"""How a simulation says how far it is."""
+"""Reporting the progress of a simulation."""
 
 from __future__ import annotations
 
@@ -6,19 +6,25 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Called now and then from the calling thread with the rounds done and all of them, times policies.
+    """A callback for progress: any function of two numbers.
 
-    Any function of two numbers will do. If it also has a method `stage(text)`, that is called with what the
-    simulation is about to do: `"compiling UBSS"` before a kernel is compiled, which takes seconds and plays
-    no round, and `"playing"` when all are there.
+    If it also has a method `stage(text)`, that is called with what the simulation is about to do:
+    `"compiling UBSS"` before a kernel is compiled, which takes seconds and plays no round, and `"playing"`
+    when all are ready.
     """
 
     def __call__(self, done: int, total: int, /) -> object:
-        """Hear how far it is."""
+        """Take note; called about ten times per second, from the thread that called `simulate`.
+
+        Parameters
+        ----------
+        done, total : int
+            Rounds times policies, so far and in all.
+        """
 
 
 def announce(progress: Progress | None, stage: str) -> None:
-    """Say what comes next to a `progress` that wants to know."""
+    """Call the method `stage` of a `progress` that has one."""
     listener = getattr(progress, "stage", None)
     if listener is not None:
         listener(stage)

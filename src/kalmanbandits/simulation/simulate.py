@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kalmanbandits.errors import InvalidArgument, InvalidType, one_of, whole
-from kalmanbandits.policies.spec import Spec, check_system
+from kalmanbandits.errors import InvalidArgument, InvalidType, function, one_of, shown, truth, whole
+from kalmanbandits.policies.spec import Spec
 from kalmanbandits.simulation.batch import Batch, Counts, Kept, KeptRuns, Labels
 from kalmanbandits.simulation.cpu import available_cores, play_on_cpu
 from kalmanbandits.simulation.moments import KeptMoments
 from kalmanbandits.simulation.progress import Progress
-from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
 from kalmanbandits.systems.replay import Replay
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 BACKENDS = ("cpu", "gpu")
 PRECISIONS = ("float64", "float32")
+MOST_ROUNDS = 10**12  # a day of one core
+MOST_CHECKPOINTS = 10**6
 KEEP = ("runs", "moments")
 
 
@@ -110,6 +112,9 @@ def simulate(
     True
     """
     check_backend(backend, precision, system)
+    trace = truth("trace", trace)
+    if progress is not None:
+        function("progress", progress, "it is called with the rounds done and all of them")
     if one_of("keep", keep, KEEP) == "moments" and trace:
         raise InvalidArgument(
             'keep must be "runs" with trace=True, got "moments" (a trace is kept run by run)'
@@ -206,7 +211,7 @@ def check_backend(backend: str, precision: str, system: LinearGaussianSystem | R
         check_gpu(check_source(system))
     elif precision != "float64":
         raise InvalidArgument(
-            f'precision must be "float64" on the CPU, got {precision!r} (single needs backend="gpu")'
+            f'precision must be "float64" on the CPU, got {shown(precision)} (single needs backend="gpu")'
         )
 
 
@@ -217,7 +222,8 @@ def check_source(system: object) -> LinearGaussianSystem | Replay:
 
 def _check_rounds(rounds: int | None, system: LinearGaussianSystem | Replay) -> int:
     if not isinstance(system, Replay):
-        return whole("rounds", rounds, 1, "a system can be played for any number of rounds: say how many")
+        hint = "a system can be played for any number of rounds: say how many"
+        return whole("rounds", rounds, 1, hint, below=MOST_ROUNDS + 1)
     rounds = system.rounds if rounds is None else whole("rounds", rounds, 1)
     if rounds > system.rounds:
         raise InvalidArgument(
@@ -230,9 +236,12 @@ def check_checkpoints(checkpoints: int | Sequence[int], rounds: int) -> Counts:
     """The rounds after which measures are kept, rising, the last one `rounds`."""
     if isinstance(checkpoints, (int, np.integer)):
         count = min(whole("checkpoints", checkpoints, 1), rounds)
+        whole("checkpoints", count, 1, "trace=True keeps every round", below=MOST_CHECKPOINTS + 1)
         # Integer arithmetic: the same points on every machine.
         return np.array([rounds * (i + 1) // count for i in range(count)], np.int64)
-    points = np.array([whole("checkpoints", point, 1) for point in checkpoints], np.int64)
+    if isinstance(checkpoints, (str, bytes)) or not isinstance(checkpoints, Iterable):
+        raise InvalidType(f"checkpoints must be a number or a list of rounds, got {shown(checkpoints)}")
+    points = np.array([whole("checkpoints", point, 1, below=2**63) for point in checkpoints], np.int64)
     if points.size == 0 or (np.diff(points) <= 0).any() or points[-1] > rounds:
         raise InvalidArgument(
             f"checkpoints must rise and end at or before rounds = {rounds}, got {list(checkpoints)!r}"
@@ -242,10 +251,12 @@ def check_checkpoints(checkpoints: int | Sequence[int], rounds: int) -> Counts:
 
 def _check_policies(policies: Mapping[str, Spec], system: LinearGaussianSystem | Replay) -> tuple[Spec, ...]:
     if not isinstance(policies, Mapping) or not policies:
-        raise InvalidType(f'policies must be a dictionary such as {{"UCB": UCB(arms=2)}}, got {policies!r}')
+        raise InvalidType(
+            f'policies must be a dictionary such as {{"UCB": UCB(arms=2)}}, got {shown(policies)}'
+        )
     for name, spec in policies.items():
         if not isinstance(name, str) or not isinstance(spec, Spec):
-            raise InvalidType(f"policies must map names to policies, got {name!r}: {spec!r}")
+            raise InvalidType(f"policies must map names to policies, got {shown(name)}: {shown(spec)}")
         if spec.arms != system.arms:
             raise InvalidArgument(
                 f"policies[{name!r}] must have {system.arms} arms as the system has, got {spec.arms}"

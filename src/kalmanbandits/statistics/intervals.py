@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
 from kalmanbandits.errors import Array, InvalidArgument
 
 LEVEL = 0.95
+Truth = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -42,20 +44,20 @@ class Interval:
     def __format__(self, spec: str) -> str:
         return f"{float(self.value):{spec}} [{float(self.low):{spec}}, {float(self.high):{spec}}]"
 
-    def above(self, number: float) -> Any:
+    def above(self, number: float) -> Truth:
         """Where the whole interval lies above a number."""
         return self.low > number
 
-    def below(self, number: float) -> Any:
+    def below(self, number: float) -> Truth:
         """Where the whole interval lies below a number."""
         return self.high < number
 
-    def meets(self, low: float, high: float) -> Any:
+    def meets(self, low: float, high: float) -> Truth:
         """Where the interval and [low, high] have a number in common."""
         return (self.low <= high) & (self.high >= low)
 
 
-def mean(samples: Any, level: float = LEVEL) -> Interval:
+def mean(samples: ArrayLike, level: float = LEVEL) -> Interval:
     """The mean over runs, with Student's interval.
 
         x̄ ± t_{n−1} s/√n
@@ -70,7 +72,7 @@ def mean(samples: Any, level: float = LEVEL) -> Interval:
     return around(centre, _standard_error(x), x.shape[-1], level)
 
 
-def paired_difference(first: Any, second: Any, level: float = LEVEL) -> Interval:
+def paired_difference(first: ArrayLike, second: ArrayLike, level: float = LEVEL) -> Interval:
     """The mean of first − second, run by run. Shapes: (…, runs), (…, runs) → (…).
 
     >>> f"{paired_difference([10.0, 20.0, 30.0], [9.0, 18.5, 29.5]):.2f}"
@@ -80,7 +82,7 @@ def paired_difference(first: Any, second: Any, level: float = LEVEL) -> Interval
     return mean(x - y, level)
 
 
-def percent_gain(ours: Any, other: Any, level: float = LEVEL) -> Interval:
+def percent_gain(ours: ArrayLike, other: ArrayLike, level: float = LEVEL) -> Interval:
     """By how many percent the mean of `ours` lies below that of `other`, run by run.
 
         100 (1 − r),   r = x̄/ȳ,   standard error of r: that of the mean of (x − r y)/ȳ
@@ -104,7 +106,7 @@ def percent_gain(ours: Any, other: Any, level: float = LEVEL) -> Interval:
     return Interval(interval.value, low, np.where(defined, interval.high, math.inf), interval.runs)
 
 
-def is_better(samples: Any, level: float = LEVEL) -> Any:
+def is_better(samples: ArrayLike, level: float = LEVEL) -> Truth:
     """Which policy has shown to lose less than which: entry (i, j) is whether i beats j.
 
     i beats j when the whole interval of the paired difference i − j lies below 0.
@@ -115,7 +117,7 @@ def is_better(samples: Any, level: float = LEVEL) -> Any:
     return paired_difference(x[:, None, :], x[None, :, :], level).below(0.0)
 
 
-def ranks(samples: Any, level: float = LEVEL) -> Any:
+def ranks(samples: ArrayLike, level: float = LEVEL) -> NDArray[np.int64]:
     """The rank of each policy: one more than the number of policies that have shown to lose less.
 
     Two policies that share every rival and whose paired interval holds 0 tie. Small is good.
@@ -125,10 +127,10 @@ def ranks(samples: Any, level: float = LEVEL) -> Any:
     >>> ranks([[5.0, 6.0, 7.0, 6.0], [1.0, 2.0, 3.0, 2.0], [1.1, 1.9, 3.1, 1.9]]).tolist()
     [3, 1, 1]
     """
-    return 1 + is_better(samples, level).sum(axis=0)
+    return np.asarray(1 + is_better(samples, level).sum(axis=0), np.int64)
 
 
-def over_time(regret: Any, checkpoints: Any, level: float = LEVEL) -> Interval:
+def over_time(regret: ArrayLike, checkpoints: ArrayLike, level: float = LEVEL) -> Interval:
     """Regret per round up to each checkpoint, from cumulative regret.
 
     Shapes: (…, runs, checkpoints), (checkpoints,) → (…, checkpoints).
@@ -140,7 +142,9 @@ def over_time(regret: Any, checkpoints: Any, level: float = LEVEL) -> Interval:
     return mean(np.swapaxes(np.asarray(regret, dtype=np.float64) / rounds, -1, -2), level)
 
 
-def along(parameter: Sequence[float], samples: Sequence[Any], level: float = LEVEL) -> tuple[Array, Interval]:
+def along(
+    parameter: Sequence[float], samples: Sequence[ArrayLike], level: float = LEVEL
+) -> tuple[Array, Interval]:
     """The mean of each cell of a sweep against its parameter, in rising order of the parameter.
 
     Shapes: (cells,), cells arrays (…, runs) → (cells,), interval (…, cells).
@@ -163,14 +167,14 @@ def stack(intervals: Sequence[Interval]) -> Interval:
     return Interval(value, low, high, intervals[0].runs)
 
 
-def _runs(name: str, samples: Any) -> Array:
+def _runs(name: str, samples: ArrayLike) -> Array:
     x = np.asarray(samples, dtype=np.float64)
     if x.ndim == 0 or x.shape[-1] == 0:
         raise InvalidArgument(f"{name} must have at least one run on the last axis, got shape {x.shape}")
     return x
 
 
-def _pair(first: Any, second: Any) -> tuple[Array, Array]:
+def _pair(first: ArrayLike, second: ArrayLike) -> tuple[Array, Array]:
     x, y = _runs("first", first), _runs("second", second)
     if x.shape[-1] != y.shape[-1]:
         raise InvalidArgument(
@@ -187,7 +191,7 @@ def _standard_error(x: Array) -> Array:
     return np.asarray(x.std(axis=-1, ddof=1) / math.sqrt(n))
 
 
-def around(centre: Any, error: Any, runs: int, level: float = LEVEL) -> Interval:
+def around(centre: ArrayLike, error: ArrayLike, runs: int, level: float = LEVEL) -> Interval:
     """Student's interval around an estimate of a given standard error."""
     if not 0 < level < 1:
         raise InvalidArgument(f"level must lie strictly between 0 and 1, got {level}")

@@ -19,9 +19,10 @@ wide, as it should be. `docs/intervals.md` has the coverage measured.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.fft import dct
 from scipy.special import stdtrit
 
@@ -41,7 +42,7 @@ class LongRun(NamedTuple):
     degrees: int
 
 
-def long_run(series: Any) -> LongRun:
+def long_run(series: ArrayLike) -> LongRun:
     """The long-run standard deviation of a stationary series.
 
     Parameters
@@ -86,7 +87,7 @@ def _relative_spectrum(x: Array, count: int) -> Array:
     return np.asarray((1 - a.sum()) ** 2 / np.maximum(there, 1e-300))
 
 
-def autoregression(series: Any, most: int) -> Array:
+def autoregression(series: ArrayLike, most: int) -> Array:
     """The coefficients of x_t = Σ a_i x_{t−i} + noise by Burg's method, the order by Akaike's criterion.
 
     Parameters
@@ -123,7 +124,7 @@ def autoregression(series: Any, most: int) -> Array:
     return best
 
 
-def mean_interval(series: Any, level: float = LEVEL, together: int = 1) -> Interval:
+def mean_interval(series: ArrayLike, level: float = LEVEL, together: int = 1) -> Interval:
     """The means of dependent series, with intervals.
 
         x̄ ± t_B(q) ω̂/√T,   two-sided q = level^{1/n}
@@ -158,7 +159,7 @@ def mean_interval(series: Any, level: float = LEVEL, together: int = 1) -> Inter
     return interval[0] if x.ndim == 1 else interval
 
 
-def ratio_interval(top: Any, bottom: Any, level: float = LEVEL) -> Interval:
+def ratio_interval(top: ArrayLike, bottom: ArrayLike, level: float = LEVEL) -> Interval:
     """The ratio of the means of two dependent series, with its interval by the delta method.
 
         r = x̄/ȳ,   the interval of the mean of (x_t − r y_t)/ȳ, moved to r

@@ -1,4 +1,4 @@
-"""Studies: systems, policies and sizes in a TOML file, played into a store that survives anything.
+"""Studies: systems, policies and sizes in a TOML file, run into a store that survives a kill at any moment.
 
 study = load_study("study.toml")
 results = run_study(study, "results/study")

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kalmanbandits.errors import instance, whole
 from kalmanbandits.policies import Random
 from kalmanbandits.policies.spec import Spec
 from kalmanbandits.simulation.cpu import available_cores
@@ -58,7 +59,18 @@ class Plan:
         return self.core_seconds / self.cores
 
     def share(self, cost: Cost) -> float:
-        """The part of the whole that one policy costs, from 0 to 1."""
+        """Share of the total time that one policy takes.
+
+        Parameters
+        ----------
+        cost : Cost
+            One of `costs`.
+
+        Returns
+        -------
+        float
+            From 0 to 1.
+        """
         return cost.seconds / self.core_seconds if self.core_seconds else 0.0
 
 
@@ -80,6 +92,8 @@ def plan_study(study: Study, cores: int | None = None) -> Plan:
     Plan
         The dearest policy first.
     """
+    instance("study", study, Study, "load_study reads one from a file")
+    cores = available_cores() if cores is None else whole("cores", cores, 1)
     measured: dict[object, float] = {}
     costs: dict[str, Cost] = {}
     trajectories = 0.0
@@ -100,7 +114,7 @@ def plan_study(study: Study, cores: int | None = None) -> Plan:
             before = costs.get(label, Cost(label, 0, 0.0))
             costs[label] = Cost(label, before.rounds + rounds, before.seconds + measured[kind] * rounds)
     ordered = sorted(costs.values(), key=lambda cost: -cost.seconds)
-    return Plan(tuple(ordered), trajectories, cores or available_cores(), stored_bytes(study))
+    return Plan(tuple(ordered), trajectories, cores, stored_bytes(study))
 
 
 def stored_bytes(study: Study) -> int:

@@ -8,11 +8,11 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from kalmanbandits.errors import InvalidArgument, one_of, whole
+from kalmanbandits.errors import InvalidArgument, file_path, function, instance, one_of, shown, truth, whole
 from kalmanbandits.pool import run_threads
 from kalmanbandits.simulation.cpu import available_cores
 from kalmanbandits.simulation.simulate import BACKENDS, World, simulate, simulate_together
@@ -29,27 +29,57 @@ Progress = Callable[[int, int], None]
 TOGETHER = 1 << 18  # runs of a policy that are played on the GPU together: enough to fill it
 
 
-class Shard(NamedTuple):
+@dataclass(frozen=True)
+class Shard:
     """A fixed share of a study's chunks: the `part`-th of `of`, counted from 1."""
 
     part: int
     of: int
 
+    def __post_init__(self) -> None:
+        of = whole("of", self.of, 1, "how many shares there are")
+        whole("part", self.part, 1, "shares count from 1", below=of + 1)
+
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """A shard written as `3/20`.
+        """Read a shard written as `3/20`.
 
+        Parameters
+        ----------
+        text : str
+            Part and number of parts.
+
+        Returns
+        -------
+        Shard
+            With 1 ≤ part ≤ of.
+
+        Examples
+        --------
         >>> Shard.parse("3/20")
         Shard(part=3, of=20)
         """
-        match = re.fullmatch(r"(\d{1,7})/(\d{1,7})", text)
+        match = re.fullmatch(r"(\d{1,7})/(\d{1,7})", text) if isinstance(text, str) else None
         if match is None or not 1 <= int(match[1]) <= int(match[2]):
-            raise InvalidArgument(f"shard must be PART/OF, such as 3/20, with 1 ≤ PART ≤ OF, got {text!r}")
+            raise InvalidArgument(
+                f"shard must be the text PART/OF, such as 3/20, with 1 ≤ PART ≤ OF, got {shown(text)}"
+            )
         return cls(int(match[1]), int(match[2]))
 
     def chunks(self, store: Store) -> list[Chunk]:
-        """Its chunks: every `of`-th, so that shards cost about the same."""
-        return store.chunks()[self.part - 1 :: self.of]
+        """List the chunks of this shard.
+
+        Parameters
+        ----------
+        store : Store
+            The store of the study.
+
+        Returns
+        -------
+        list of Chunk
+            Every `of`-th chunk, so that shards cost about the same.
+        """
+        return instance("store", store, Store).chunks()[self.part - 1 :: self.of]
 
 
 EVERYTHING = Shard(1, 1)
@@ -65,12 +95,12 @@ def run_study(
     backend: str = "cpu",
     shard: Shard = EVERYTHING,
 ) -> Results:
-    """Play what is missing of `study` in `folder`.
+    """Run what is missing of `study` in `folder`.
 
-    Killed at any moment and called again, it goes on where it was; the numbers are the same bits however
-    often that happened and whatever `jobs` is. A store of the same study with fewer runs, policies or systems
-    grows: what it holds is kept, and only the rest is played. A Ctrl-C or an error stops the threads within a
-    moment and keeps every finished chunk.
+    Killed at any moment and called again, it continues; the results are the same bits however often that
+    happened and for every value of `jobs`. A store of the same study with fewer runs, policies or systems
+    grows: only what is missing is run. A Ctrl-C or an error stops the threads within a moment and keeps every
+    finished chunk.
 
     Parameters
     ----------
@@ -81,7 +111,7 @@ def run_study(
     jobs
         The number of threads (default: all cores).
     resume
-        False starts anew.
+        False starts from scratch.
     progress
         `progress(done, total)` is called about ten times a second from the calling thread, in rounds times
         policies; the first call says what was there already.
@@ -97,9 +127,14 @@ def run_study(
     """
     import xarray  # noqa: F401 - before the threads, which all need it
 
+    instance("study", study, Study, "load_study reads one from a file")
+    place, resume = file_path("folder", folder, "for the results"), truth("resume", resume)
     workers = available_cores() if jobs is None else whole("jobs", jobs, 1, "the number of threads")
     one_of("backend", backend, BACKENDS)
-    with open_store(study, Path(folder), resume=resume, backend=backend) as store:
+    instance("shard", shard, Shard, "such as Shard(3, 20)")
+    if progress is not None:
+        function("progress", progress, "it is called with the rounds done and all of them")
+    with open_store(study, place, resume=resume, backend=backend) as store:
         began = time.monotonic()
         try:
             (_Work if backend == "cpu" else _GpuWork)(store, shard, workers).do(progress)
@@ -108,7 +143,7 @@ def run_study(
                 store.close(time.monotonic() - began)
             raise
         store.close(time.monotonic() - began)
-    return Results.open(folder)
+    return Results.open(place)
 
 
 class _Stopped(Exception):

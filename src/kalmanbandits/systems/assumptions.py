@@ -15,7 +15,7 @@ from kalmanbandits.systems.levels import split_levels
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
 _MARK = {True: "holds", False: "fails", None: "-"}
-_NO_LAW = "Without a stationary law there is no such bound: give a start and a finite horizon."
+_NO_LAW = "Without a stationary distribution there is no such bound: give a start and a finite horizon."
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,8 @@ def _note(entry: Assumption, width: int) -> str:
 def check(system: LinearGaussianSystem) -> AssumptionReport:
     """Hold every assumption of the paper, and Lemma 1, against a system.
 
-    Levels, which a fitted system carries in a state that is always 1, are told apart first: the assumptions
-    are about the deviations from them.
+    Levels, which a fitted system carries in a constant state, are set apart first: the assumptions are about
+    the deviations from them.
 
     Reference: Assumptions 1 to 6 and Lemma 1.
 
@@ -149,9 +149,9 @@ def check(system: LinearGaussianSystem) -> AssumptionReport:
 def _stability(system: LinearGaussianSystem) -> Assumption:
     radius, stationary = system.spectral_radius, system.is_stationary
     if stationary:
-        sentence = "The state forgets its past, so a stationary law exists."
+        sentence = "The state forgets its past, so a stationary distribution exists."
     else:
-        sentence = "There is no stationary law: a start must be given, and only a finite horizon makes sense."
+        sentence = "There is no stationary distribution: give an initial one, and play a finite horizon."
     printed = stationary or radius <= 1 + 1e-9
     return Assumption(
         "1", "stability", "ρ(Γ) ≤ 1", "ρ(Γ) < 1", printed, stationary, (("ρ(Γ)", radius),), sentence
@@ -200,11 +200,11 @@ def _initial_state(system: LinearGaussianSystem) -> Assumption:
         figures.append(("tr Σ", float(np.trace(system.stationary_covariance))))
         start = "starts in" if holds else "does not start in"
         sentence = (
-            f"The state {start} its stationary law N(0, Σ); P_ā is an error covariance, not the state's."
+            f"The state {start} its stationary distribution N(0, Σ); P_ā is the covariance of an error."
         )
     else:
         holds = False
-        sentence = "There is no stationary law to start in; the given start is used as it is."
+        sentence = "There is no stationary distribution to start in; the given start is used as it is."
     return Assumption("4", "initial state", printed, required, as_printed, holds, tuple(figures), sentence)
 
 
@@ -232,7 +232,9 @@ def _reward_bound(system: LinearGaussianSystem) -> Assumption:
     if not system.is_stationary:
         # Noise that drives a mode with |λ| ≥ 1 makes it grow for ever; without noise it need not.
         bounded = False if system.is_controllable else None
-        sentence = "Without a stationary law no B_R is known to serve every round; over n rounds one does."
+        sentence = (
+            "Without a stationary distribution no B_R is known for every round; over n rounds there is one."
+        )
         return Assumption("6", "bound B_R", printed, required, bounded, bounded, (), sentence)
     norm = float(np.sqrt(_largest_second_moment(system)))
     variance = float(system.reward_variances.max())

@@ -36,7 +36,7 @@ def off_after_gaps(table: Array) -> Any:
     return off
 
 
-def off_by_mask(values: Any, table: Array, names: tuple[str, ...]) -> Any:
+def off_by_mask(values: object, table: Array, names: tuple[str, ...]) -> Any:
     """Which arms are off by a mask (T, k), checked: 1 or True where the arm can be chosen."""
     mask = np.asarray(values, np.float64)
     if mask.shape != table.shape:

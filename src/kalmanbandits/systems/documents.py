@@ -22,19 +22,6 @@ _LARGEST_FILE = 1 << 28  # bytes: a state of 3,000 dimensions
 def to_dict(system: LinearGaussianSystem) -> dict[str, Any]:
     """The six parts of a system as lists and floats; floats keep every bit through JSON and TOML.
 
-    Parameters
-    ----------
-    system : LinearGaussianSystem
-        The system, with k arms and a state of d dimensions.
-
-    Returns
-    -------
-    dict
-        Lists and floats: transition, actions, process_noise, noise_variance, initial_mean,
-        initial_covariance.
-
-    Examples
-    --------
     >>> from kalmanbandits.systems.families import decoupled
     >>> to_dict(decoupled(arms=1, decay=0.0))["process_noise"]
     [[1.0]]
@@ -52,18 +39,6 @@ def to_dict(system: LinearGaussianSystem) -> dict[str, Any]:
 def from_dict(document: Mapping[str, Any]) -> LinearGaussianSystem:
     """A system from its parts, or from `family` and that family's parameters.
 
-    Parameters
-    ----------
-    document : mapping
-        The six parts, as `to_dict` returns them, or `family` and that family's parameters.
-
-    Returns
-    -------
-    LinearGaussianSystem
-        The system.
-
-    Examples
-    --------
     >>> from_dict({"family": "rotation", "theta": 1.96})
     LinearGaussianSystem(arms=2, dimension=4, spectral_radius=0.9, noise_variance=1)
     """
@@ -83,18 +58,6 @@ def from_dict(document: Mapping[str, Any]) -> LinearGaussianSystem:
 def to_toml(system: LinearGaussianSystem) -> str:
     """The system as TOML text.
 
-    Parameters
-    ----------
-    system : LinearGaussianSystem
-        The system, with k arms and a state of d dimensions.
-
-    Returns
-    -------
-    str
-        TOML text.
-
-    Examples
-    --------
     >>> from kalmanbandits.systems.families import decoupled
     >>> from_toml(to_toml(decoupled(arms=2))) == decoupled(arms=2)
     True
@@ -105,18 +68,6 @@ def to_toml(system: LinearGaussianSystem) -> str:
 def from_toml(source: str | PathLike[str]) -> LinearGaussianSystem:
     """A system from TOML text or from a file: a string without `=` is a path.
 
-    Parameters
-    ----------
-    source : str or path
-        TOML text, or the path of a file: a string without `=` is a path.
-
-    Returns
-    -------
-    LinearGaussianSystem
-        The system.
-
-    Examples
-    --------
     >>> from_toml("family = 'random_walk'\\narms = 2").arms
     2
     """
@@ -163,5 +114,5 @@ def _listed(names: Iterable[str]) -> str:
 
 def _nearest(name: object, valid: Iterable[str]) -> str:
     names = list(valid)
-    close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(name if isinstance(name, str) else "", names, n=1, cutoff=0.5)
     return f" (did you mean {close[0]!r}?)" if close else f" (use one of {_listed(names)})"

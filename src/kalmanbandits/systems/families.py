@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kalmanbandits.errors import Array, InvalidArgument, array, positive, probability, real, whole
+from kalmanbandits.errors import LARGEST, Array, InvalidArgument, array, positive, probability, real, whole
 from kalmanbandits.systems import properties
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
@@ -25,7 +25,7 @@ def rotation(
         Γ = [[φR, I], [0, φR]],   R = [[cos θ, sin θ], [−sin θ, cos θ]],   Q = I,   φ the `damping`,
         c_1 = (`scale`, 0, 0, 0),   c_2 = (0, `scale`, 0, 0)
 
-    The state has four dimensions. Every θ gives the same variances of reward; θ → 2π − θ swaps the arms.
+    Every θ gives the same variances of reward; θ → 2π − θ swaps the arms.
 
     Reference: eq. numerical_LGDS.
 
@@ -43,7 +43,7 @@ def rotation(
     Returns
     -------
     LinearGaussianSystem
-        The system.
+        With two arms and a state of four dimensions.
 
     Examples
     --------
@@ -53,7 +53,9 @@ def rotation(
     angle = real("theta", theta, "an angle in radians")
     damped = probability("damping", damping, "at 1 the rotation never forgets") * _turn(angle)
     Γ = np.block([[damped, np.eye(2)], [np.zeros((2, 2)), damped]])
-    return LinearGaussianSystem(Γ, positive("scale", scale) * np.eye(2, 4), np.eye(4), noise_variance)
+    return LinearGaussianSystem(
+        Γ, positive("scale", scale, largest=LARGEST) * np.eye(2, 4), np.eye(4), noise_variance
+    )
 
 
 def autoregressive(
@@ -62,8 +64,6 @@ def autoregressive(
     """Independent arms, each an autoregression of order p, in companion form (Q is singular for p > 1).
 
         x_a(t) = φ_a1 x_a(t−1) + … + φ_ap x_a(t−p) + ε_a(t),   X = x_a + η
-
-    The state has d = k·p dimensions.
 
     Reference: the s-step autoregressive rewards of the introduction.
 
@@ -74,12 +74,12 @@ def autoregressive(
     innovation_variance : float or array_like, shape (k,)
         The variance of ε, of all arms or of each.
     noise_variance : float
-        σ², the variance of the measurement noise, positive.
+        σ², as in `rotation`.
 
     Returns
     -------
     LinearGaussianSystem
-        The system.
+        With d = k·p.
 
     Examples
     --------
@@ -117,23 +117,23 @@ def random_walk(
     initial_variance: ArrayLike = 1.0,
     initial_mean: ArrayLike = 0.0,
 ) -> LinearGaussianSystem:
-    """Arms whose means wander independently and never come back: spectral radius 1.
+    """Arms whose means are independent random walks: spectral radius 1.
 
         z_a(t+1) = z_a(t) + ξ_a(t),   X = z_a + η,   z_a(0) ~ N(`initial_mean`, `initial_variance`)
 
-    There is no stationary law: the start is given, variances grow linearly, and regret only means something
-    over a finite horizon. `check()` says which of the paper's assumptions fail for that.
+    There is no stationary distribution: the initial one is given, variances grow linearly, and regret has a
+    meaning over a finite horizon only. `check()` lists the assumptions of the paper that fail.
 
     Reference: the Brownian restless bandits of the introduction; Assumption 1 as printed, ρ(Γ) ≤ 1.
 
     Parameters
     ----------
     arms : int
-        The number k of arms.
+        k.
     step_variance : float or array_like, shape (k,)
         The variance of a step, of all arms or of each.
     noise_variance : float
-        σ², the variance of the measurement noise, positive.
+        σ², as in `rotation`.
     initial_variance : float or array_like, shape (k,)
         The variance of the first mean.
     initial_mean : float or array_like, shape (k,)
@@ -142,7 +142,7 @@ def random_walk(
     Returns
     -------
     LinearGaussianSystem
-        The system.
+        With d = k, started at the given mean and variance.
 
     Examples
     --------
@@ -176,8 +176,6 @@ def seasonal(
 
     The noise is such that season j contributes a standard deviation of `amplitude`_j to every arm.
 
-    The state has d = 2m dimensions.
-
     Reference: eq. linear_dynamical_system with a block-diagonal Γ.
 
     Parameters
@@ -185,29 +183,28 @@ def seasonal(
     periods : float or array_like, shape (m,)
         The length of each season in rounds, at least 2.
     arms : int
-        The number k of arms.
+        k.
     damping : float
         φ, in (0, 1): near 1 the seasons drift slowly.
     amplitude : float or array_like, shape (m,)
         The standard deviation that each season adds to every arm.
     noise_variance : float
-        σ², the variance of the measurement noise, positive.
+        σ², as in `rotation`.
     phases : array_like, shape (k, m), optional
         In radians; by default spread evenly over the arms.
 
     Returns
     -------
     LinearGaussianSystem
-        The system.
+        With d = 2m.
 
     Examples
     --------
     >>> seasonal(periods=[24, 168], arms=4, amplitude=[2.0, 1.0]).reward_variances.round(9)
     array([5.1, 5.1, 5.1, 5.1])
     """
-    lengths = array(
-        "periods", np.atleast_1d(np.asarray(periods)), (None,), "one length per season, in rounds"
-    )
+    given: ArrayLike = np.full(1, real("periods", periods)) if _is_single(periods) else periods
+    lengths = array("periods", given, (None,), "one length per season, in rounds")
     m, k = len(lengths), whole("arms", arms, 1, _SIZE, below=_LARGEST)
     if m == 0 or lengths.min() < 2:
         fault = "is empty" if m == 0 else f"holds {lengths.min():g}"
@@ -215,7 +212,7 @@ def seasonal(
             f"periods must hold lengths of at least 2 rounds, got one that {fault} (in rounds)"
         )
     φ = probability("damping", damping, "at 1 the seasons never drift, and grow without bound")
-    size = [positive("amplitude", v) for v in _per("amplitude", amplitude, m, "period")]
+    size = [positive("amplitude", v, largest=LARGEST) for v in _per("amplitude", amplitude, m, "period")]
     spread = np.repeat(2 * np.pi * np.arange(k)[:, None] / k, m, axis=1)
     angles = (
         spread if phases is None else array("phases", phases, (k, m), "a row per arm, a column per period")
@@ -232,7 +229,7 @@ def seasonal(
 def decoupled(
     arms: int, decay: ArrayLike = 0.9, scale: ArrayLike = 1.0, noise_variance: float = 0.1
 ) -> LinearGaussianSystem:
-    """Each arm its own scalar state: no arm says anything about another.
+    """A scalar state for each arm: the rewards of one carry no information about another.
 
         z_a(t+1) = φ_a z_a(t) + ξ_a(t),   X = z_a + η,   sd(z_a) = `scale`_a
 
@@ -241,18 +238,18 @@ def decoupled(
     Parameters
     ----------
     arms : int
-        The number k of arms.
+        k.
     decay : float or array_like, shape (k,)
         φ_a, in (−1, 1).
     scale : float or array_like, shape (k,)
         The standard deviation of each state.
     noise_variance : float
-        σ², the variance of the measurement noise, positive.
+        σ², as in `rotation`.
 
     Returns
     -------
     LinearGaussianSystem
-        The system.
+        With d = k, a state for each arm.
 
     Examples
     --------
@@ -267,7 +264,7 @@ def decoupled(
         raise InvalidArgument(
             f"decay must lie strictly between -1 and 1, got {worst:g} (at 1 it is a walk: see random_walk)"
         )
-    scales = np.array([positive("scale", v) for v in _per("scale", scale, k, "arm")])
+    scales = np.array([positive("scale", v, largest=LARGEST) for v in _per("scale", scale, k, "arm")])
     return LinearGaussianSystem(
         np.diag(decays), np.eye(k), np.diag(scales**2 * (1 - decays**2)), noise_variance
     )
@@ -295,10 +292,8 @@ def random_stable(
 
     Parameters
     ----------
-    arms : int
-        The number k of arms.
-    dimension : int
-        The dimension d of the state.
+    arms, dimension : int
+        k arms and d dimensions of the state.
     spectral_radius : float
         ρ(Γ), in (0, 1).
     seed : int
@@ -306,14 +301,14 @@ def random_stable(
     signal_to_noise : float or array_like, shape (k,)
         The variance of the mean reward over σ², of all arms or of each.
     noise_variance : float
-        σ², the variance of the measurement noise, positive.
+        σ², as in `rotation`.
     spread : float
         How much the scales of the arms differ, at least 1; 1: not at all.
 
     Returns
     -------
     LinearGaussianSystem
-        The system.
+        The same for the same arguments, on every machine.
 
     Examples
     --------
@@ -326,13 +321,11 @@ def random_stable(
     """
     k = whole("arms", arms, 1, _SIZE, below=_LARGEST)
     d = whole("dimension", dimension, 1, _SIZE, below=_LARGEST)
-    radius = probability("spectral_radius", spectral_radius, "at 1 there is no stationary law")
-    s2 = positive("noise_variance", noise_variance, _VARIANCE)
+    radius = probability("spectral_radius", spectral_radius, "at 1 there is no stationary distribution")
+    s2 = positive("noise_variance", noise_variance, _VARIANCE, largest=LARGEST)
     ratios = _per("signal_to_noise", signal_to_noise, k, "arm")
-    if ratios.min() <= 0:
-        raise InvalidArgument(
-            f"signal_to_noise must be positive, got {ratios.min():g} (a ratio of variances)"
-        )
+    for ratio in ratios:
+        positive("signal_to_noise", ratio, "a ratio of variances", largest=LARGEST)
     widest = positive("spread", spread, "1: arms of equal scale")
     if widest < 1:
         raise InvalidArgument(f"spread must be at least 1, got {widest:g} (1: arms of equal scale)")
@@ -361,8 +354,15 @@ def _turn(angle: float) -> Array:
 
 def _per(name: str, value: ArrayLike, count: int, unit: str) -> Array:
     """A scalar repeated `count` times, or an array of that length."""
-    given = value if np.ndim(value) else np.full(count, real(name, value))
-    return array(name, given, (count,), f"a number, or one per {unit}")
+    hint = f"a number, or one per {unit}"
+    return array(name, np.full(count, real(name, value)) if _is_single(value) else value, (count,), hint)
+
+
+def _is_single(value: ArrayLike) -> bool:
+    try:
+        return np.ndim(value) == 0
+    except (ValueError, RecursionError):  # lists of different lengths, or nested too deep: for `array` to say
+        return False
 
 
 def _variance(name: str, value: float) -> float:

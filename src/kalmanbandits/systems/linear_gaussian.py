@@ -41,7 +41,7 @@ class LinearGaussianSystem:
     initial_mean : array_like, shape (d,), optional
         m; by default 0.
     initial_covariance : array_like, shape (d, d), optional
-        P; by default that of the stationary law, which exists when ρ(Γ) < 1.
+        P; by default that of the stationary distribution, which exists when ρ(Γ) < 1.
 
     Examples
     --------
@@ -99,7 +99,7 @@ class LinearGaussianSystem:
         else:
             raise InvalidArgument(
                 f"initial_covariance must be given when the spectral radius of transition is not below 1, "
-                f"got a radius of {self.spectral_radius:.6g} (there is no stationary law to start from: give "
+                f"got a radius of {self.spectral_radius:.6g} (there is no stationary distribution: give "
                 f"initial_covariance, such as zeros for a known start, and play a finite horizon)"
             )
 
@@ -120,7 +120,7 @@ class LinearGaussianSystem:
 
     @cached_property
     def is_stationary(self) -> bool:
-        """Whether ρ(Γ) < 1, so that the state has a stationary law (a radius within 1e-12 of 1 has none)."""
+        """Whether ρ(Γ) < 1, up to 1e-12, so that the state has a stationary distribution."""
         return properties.powers_vanish(self.transition)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What follows from Γ, C, Q, σ²: stationary law, steady-state filters, Gramians, dominance.
+"""What follows from Γ, C, Q, σ²: stationary distribution, steady-state filters, Gramians, dominance.
 
 Plain functions on arrays. Every solver here sums or iterates positive semi-definite matrices and nothing
 else, so covariances come out symmetric and positive, singular process noise needs no special case, and
@@ -123,7 +123,7 @@ def lyapunov(transition: Array, noise: Array) -> Array:
             if np.linalg.norm(A) < 0.5 and bool((np.diag(step) <= 0.1 * _EPS * np.diag(X)).all()):
                 return np.asarray(X * scale * scale[:, None])
     raise InvalidArgument(
-        f"transition must have a spectral radius below 1 for a stationary law to exist, got "
+        f"transition must have a spectral radius below 1 for a stationary distribution to exist, got "
         f"{spectral_radius(transition):.12g} (the state's variance then grows without bound)"
     )
 
@@ -234,7 +234,10 @@ def _balanced(transition: Array) -> tuple[Array, Array]:
     """S⁻¹ΓS and the diagonal of S, of powers of two: exact, and powers of it stay small in mixed units."""
     from scipy.linalg import matrix_balance  # slow to import, and an agent needs none of it
 
-    balanced, (scale, _) = matrix_balance(transition, permute=False, separate=True)
+    with np.errstate(
+        invalid="ignore"
+    ):  # SciPy casts scales to places, which nobody asks for, and may overflow
+        balanced, (scale, _) = matrix_balance(transition, permute=False, separate=True)
     return np.asarray(balanced, float), np.asarray(scale, float)
 
 

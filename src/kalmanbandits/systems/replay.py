@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from kalmanbandits.errors import Array, InvalidArgument, InvalidType
+from kalmanbandits.errors import Array, InvalidArgument, file_path, instance, texts, truth, whole
 from kalmanbandits.systems.availability import off_after_gaps, off_by_mask
-from kalmanbandits.systems.table_files import on_or_off, read_file
+from kalmanbandits.systems.table_files import on_or_off, one_character, read_file
 from kalmanbandits.systems.table_frames import frame_series
 from kalmanbandits.systems.table_index import Index
 from kalmanbandits.systems.tables import Table, Wanted, check_table, from_array, from_columns
@@ -21,14 +20,13 @@ from kalmanbandits.systems.tables import Table, Wanted, check_table, from_array,
 class Replay:
     """A table of rewards that policies play as they would have played the past.
 
-    Missing cells (NaN, empty, masked) are rewards that never come: a policy that picks one is told so
-    (`skip`). What can be chosen in a row follows from the rows before it (`off`), or from `available`.
-    Nobody knows what a missing cell would have paid. Where a number is needed, for regret, it counts as the
-    mean of the cells that are present in its row: picking it is neither a gain nor a loss against picking one
-    of those at random. A row without any cell counts for nobody.
+    Missing cells (NaN, empty, masked) are rewards that never come: a policy that chooses one learns nothing
+    (`skip`). Which arms are available in a row follows from the rows before it (`off`), or from `available`.
+    In the regret a missing cell counts as the mean of the cells that are present in its row: choosing it is
+    neither a gain nor a loss against choosing one of those at random. A row without any cell does not count.
 
-    `simulate` takes a replay where it takes a system. It assumes that the choices would not have changed the
-    rewards: right for prices and weather, wrong where an arm wears out by being played.
+    `simulate` accepts a replay in place of a system. It assumes that the choices would not have changed the
+    rewards: true of prices and weather, false where an arm wears out by being played.
 
     Parameters
     ----------
@@ -37,14 +35,14 @@ class Replay:
     columns, drop : list of str, optional
         The columns to take as arms, or those to leave out.
     index : str, optional
-        The column that says when. Dates are recognised without being named, and so is a first column that
-        has no name, or one such as `time`, and rises. "" means that there is none.
+        The column of times. By default a column of dates, or a first column of increasing numbers without a
+        name or with one such as `time`; "" for none.
     minimize : bool
         The cells are costs: `table` holds their negatives.
     available : array, data frame or path, optional
-        Rounds × arms of 0 and 1: which arms can be chosen. By default arms are off in long gaps.
+        Rounds × arms of 0 and 1: which arms can be chosen. By default arms are unavailable in long gaps.
     delimiter, header : optional
-        What a CSV file has, where it cannot be told from the file.
+        Of a CSV file, where they cannot be found out from it.
 
     >>> replay = Replay([[1.0, 3.0], [2.0, float("nan")], [5.0, 4.0]])
     >>> replay
@@ -55,31 +53,38 @@ class Replay:
 
     def __init__(
         self,
-        table: Any,
+        table: object,
         *,
         columns: Sequence[str] | None = None,
         drop: Sequence[str] | None = None,
         index: str | None = None,
         minimize: bool = False,
-        available: Any = None,
+        available: object = None,
         delimiter: str | None = None,
         header: bool | None = None,
     ) -> None:
-        if not isinstance(minimize, (bool, np.bool_)):
-            raise InvalidType(f"minimize must be True or False, got {minimize!r}")
+        minimize = truth("minimize", minimize)
+        header = None if header is None else truth("header", header)
+        if delimiter is not None:
+            one_character(delimiter)
+        columns = None if columns is None else texts("columns", columns, "names of columns")
+        drop = None if drop is None else texts("drop", drop, "names of columns")
+        index = None if index is None else instance("index", index, str, "the name of a column")
         name = str(table) if isinstance(table, (str, os.PathLike)) else "table"
         found = check_table(_read(table, Wanted(columns, drop, index), delimiter, header), name)
-        self.names, self.index, self.minimize = found.names, found.when, bool(minimize)
+        self.names, self.index, self.minimize = found.names, found.when, minimize
         self.table = _frozen(-found.values) if minimize else found.values
         self.off = _frozen(self._off(available, delimiter))
         self.masked = available is not None
 
-    def _off(self, available: Any, delimiter: str | None) -> Any:
+    def _off(self, available: object, delimiter: str | None) -> Any:
         """Which arms cannot be chosen, from a mask or from the rows before each row."""
         if available is None:
             return off_after_gaps(self.table) if self.missing else np.zeros(self.table.shape, np.bool_)
         if isinstance(available, (str, os.PathLike)):
-            mask = read_file(Path(available), Wanted(self.names), delimiter, None, on_or_off)
+            mask = read_file(
+                file_path("available", available), Wanted(self.names), delimiter, None, on_or_off
+            )
         else:
             named = frame_series(available) is not None
             mask = _read(available, Wanted(self.names if named else None, when=""), delimiter, None)
@@ -106,8 +111,21 @@ class Replay:
         return -1.0 if self.minimize else 1.0
 
     def rows(self, first: int, end: int | None = None) -> Self:
-        """The rows from `first` up to before `end` as a table of its own; what is off stays off."""
-        part = slice(first, end)
+        """Cut out consecutive rows.
+
+        Parameters
+        ----------
+        first, end : int
+            The first row, and the one after the last; by default to the end of the table.
+
+        Returns
+        -------
+        Replay
+            A table of these rows, with the same arms, and the same arms unavailable in each.
+        """
+        T = self.rounds
+        first = whole("first", first, 0, "rows count from 0", below=T)
+        part = slice(first, T if end is None else whole("end", end, first + 1, below=T + 1))
         result = object.__new__(type(self))  # checked already
         result.names, result.minimize, result.masked = self.names, self.minimize, self.masked
         result.table, result.off = self.table[part], self.off[part]
@@ -147,9 +165,14 @@ class Replay:
         return f"Replay(rounds={self.rounds}, arms={self.arms}, missing={self.missing})"
 
 
-def _read(table: Any, wanted: Wanted, delimiter: str | None, header: bool | None) -> Table:
+def check_replay(replay: object) -> Replay:
+    """`replay`, if it is a table of rewards."""
+    return instance("replay", replay, Replay, "such as Replay('rewards.csv')")
+
+
+def _read(table: object, wanted: Wanted, delimiter: str | None, header: bool | None) -> Table:
     if isinstance(table, (str, os.PathLike)):
-        return read_file(Path(table), wanted, delimiter, header)
+        return read_file(file_path("table", table), wanted, delimiter, header)
     frame = frame_series(table)
     if frame is not None:
         series, index = frame

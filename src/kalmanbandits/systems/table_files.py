@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from kalmanbandits.errors import InvalidArgument
+from kalmanbandits.errors import InvalidArgument, shown
 from kalmanbandits.systems.table_bytes import read_unchanged
 from kalmanbandits.systems.table_index import TableError, from_text
 from kalmanbandits.systems.tables import (
@@ -77,9 +77,9 @@ def read_series(path: Path, delimiter: str | None) -> Series:
         return _arrow_series(path, content)
     text = _decoded(str(path), content)
     rows = _rows(
-        str(path), text, _delimiter(str(path), text) if delimiter is None else _one_character(delimiter)
+        str(path), text, _delimiter(str(path), text) if delimiter is None else one_character(delimiter)
     )
-    _, first = next(rows)
+    _, first = _first_row(str(path), rows)
     columns: list[list[str]] = [[] for _ in first]
     for line, cells in rows:
         _check_width(str(path), line, cells, len(first))
@@ -106,9 +106,7 @@ def _arrow_series(path: Path, content: bytes) -> Series:
         import pyarrow  # type: ignore[import-untyped]
         from pyarrow import ipc, parquet
     except ImportError:
-        raise InvalidArgument(
-            f"{path} is a {kind} file, which needs pyarrow (pip install 'kalmanbandits[data]')"
-        ) from None
+        raise InvalidArgument(f"{path} is a {kind} file, which needs pyarrow (pip install pyarrow)") from None
     try:
         if kind == "Parquet":
             file = parquet.ParquetFile(io.BytesIO(content))
@@ -151,9 +149,9 @@ def _from_csv(
     parse: Callable[[str], float | None],
 ) -> Table:
     text = _decoded(name, content)
-    separator = _delimiter(name, text) if delimiter is None else _one_character(delimiter)
+    separator = _delimiter(name, text) if delimiter is None else one_character(delimiter)
     rows = _rows(name, text, separator)
-    line, first = next(rows)
+    line, first = _first_row(name, rows)
     width = len(first)
     if header is None:
         header = any(number_in(cell) is None for cell in first)
@@ -207,7 +205,7 @@ def _decoded(name: str, content: bytes) -> str:
             f"{name}, line {line} is not UTF-8 text: byte 0x{content[error.start]:02x} (save it as UTF-8)"
         ) from None
     if not text.strip():
-        raise TableError(f"{name} is empty (it must hold a row for each round, a column for each arm)")
+        raise _empty(name)
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise TableError(f"{name}, line {line} holds a zero byte: not text (save it as CSV or Parquet)")
@@ -228,6 +226,16 @@ def _rows(name: str, text: str, delimiter: str) -> Iterator[tuple[int, list[str]
             ) from None
         if len(cells) > 1 or (cells and cells[0].strip()):
             yield reader.line_num, cells
+
+
+def _first_row(name: str, rows: Iterator[tuple[int, list[str]]]) -> tuple[int, list[str]]:
+    for row in rows:
+        return row
+    raise _empty(name)  # a quoted blank is no row
+
+
+def _empty(name: str) -> TableError:
+    return TableError(f"{name} is empty (it must hold a row for each round, a column for each arm)")
 
 
 def on_or_off(cell: str) -> float | None:
@@ -251,9 +259,10 @@ def number_in(cell: str) -> float | None:
         return math.nan if cell.strip().lower() in MISSING else None
 
 
-def _one_character(delimiter: str) -> str:
+def one_character(delimiter: str) -> str:
+    """A delimiter, if it can be one."""
     if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
-        raise InvalidArgument(f"delimiter must be one character, got {delimiter!r} (such as ';')")
+        raise InvalidArgument(f"delimiter must be one character, got {shown(delimiter)} (such as ';')")
     return delimiter
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kalmanbandits.errors import Array, InvalidArgument
+from kalmanbandits.errors import LARGEST, Array, InvalidArgument, floats
 from kalmanbandits.systems.table_index import (
     TELLING,
     Index,
@@ -23,7 +23,6 @@ from kalmanbandits.systems.table_index import (
 )
 
 DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+\s*")
-LARGEST = 1e100  # beyond it squares and sums of them leave the range of floats
 MOST_CELLS = 200_000_000  # 1.6 GB
 
 
@@ -88,30 +87,15 @@ def check_table(table: Table, name: str) -> Table:
     return Table(result, names, index)
 
 
-def from_array(source: Any) -> Table:
+def from_array(source: object) -> Table:
     """A table without names, from whatever NumPy takes for an array of numbers; masked cells are missing."""
-    if isinstance(source, (list, tuple)):
-        source = [_unmasked(row) for row in source]  # NumPy itself would drop the masks
-    if isinstance(source, np.ma.MaskedArray):
-        source = np.ma.filled(source.astype(np.float64), np.nan)
     try:
-        given = np.asarray(source)
-        if given.dtype.kind not in "biufO":
-            raise TypeError(f"cells of type {given.dtype}")
-        values = np.array(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+        values = floats(source)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise TableError(f"table must hold numbers, one row for each round, got {error}") from error
     if values.ndim != 2:
         raise TableError(f"table must have shape rounds × arms, got shape {values.shape}")
     return Table(values, numbered(values.shape[1]))
-
-
-def _unmasked(row: Any) -> Any:
-    if isinstance(row, np.ma.MaskedArray):
-        return np.ma.filled(row.astype(np.float64), np.nan)
-    if isinstance(row, (list, tuple)):
-        return [math.nan if cell is np.ma.masked else cell for cell in row]
-    return row
 
 
 def from_columns(
@@ -150,7 +134,7 @@ def from_columns(
     return Table(values, tuple(names[j] for j in places.arms), index)
 
 
-def _kind(cells: Any) -> str:
+def _kind(cells: object) -> str:
     dtype = getattr(cells, "dtype", None)
     return dtype.kind if isinstance(dtype, np.dtype) else "M" if getattr(dtype, "kind", "") == "M" else "O"
 
@@ -173,11 +157,8 @@ def choose(name: str, names: Sequence[str], wanted: Wanted, first_cell: Any, unn
     index asked for, the first column of dates is one, or the first column if its name tells so; an `index` of
     "" means none. A column that is named in `columns` is an arm.
     """
-    for option, chosen in (("columns", wanted.columns), ("drop", wanted.drop)):
-        if isinstance(chosen, str):
-            raise InvalidArgument(f"{option} must be a list of names, got {chosen!r} (such as [{chosen!r}])")
-        for column in chosen or ():
-            _known(name, names, column)
+    for column in (*(wanted.columns or ()), *(wanted.drop or ())):
+        _known(name, names, column)
     if wanted.when:
         _known(name, names, wanted.when)
     if wanted.columns is not None and wanted.drop:
@@ -203,7 +184,7 @@ def _known(name: str, names: Sequence[str], column: str) -> None:
         raise TableError(f"{name} has no column {column!r} (it has {', '.join(map(repr, names))})")
 
 
-def not_a_number(name: str, place: str, column: str, cell: Any) -> TableError:
+def not_a_number(name: str, place: str, column: str, cell: object) -> TableError:
     """The error for a cell that holds something else."""
     shown = repr(cell) if len(repr(cell)) <= 40 else repr(cell)[:38] + "…"
     way = "leave the column out by drop=[…], --drop, or the cell empty if its reward never came"
@@ -212,7 +193,7 @@ def not_a_number(name: str, place: str, column: str, cell: Any) -> TableError:
     return TableError(f"{name}: {place}, column {column!r} must be a number, got {shown} ({way})")
 
 
-def infinite_cell(name: str, place: str, column: str, cell: Any) -> TableError:
+def infinite_cell(name: str, place: str, column: str, cell: object) -> TableError:
     """The error for a cell without a finite number."""
     return TableError(
         f"{name}: {place}, column {column!r} must be finite, got {cell} "

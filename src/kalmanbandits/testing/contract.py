@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from kalmanbandits.agent import Agent
-from kalmanbandits.errors import InvalidType, KalmanBanditsError
+from kalmanbandits.errors import InvalidType, KalmanBanditsError, shown
 from kalmanbandits.policies.known_system import KnownSystemPolicy
 from kalmanbandits.policies.spec import Policy, Spec
 from kalmanbandits.policies.verbs import learn_once, score_once, select_once
@@ -36,15 +36,22 @@ ROUNDS = 300
 def check_policy(policy: Policy | type[Policy]) -> None:
     """Hold a policy to the contract; raises `ContractViolation` at the first promise it breaks.
 
-    A class is tried as `cls(arms=3)`, or as `cls(system)` when it knows its system.
+    Parameters
+    ----------
+    policy : Policy or type
+        A policy, or its class: that is tried as `cls(arms=3)`, or as `cls(system)` if it knows its system.
 
+    Examples
+    --------
     >>> from kalmanbandits.policies import UCB
     >>> check_policy(UCB)
     """
     if isinstance(policy, type):
         policy = _example(policy)
     if not isinstance(policy, Policy):
-        raise InvalidType(f"policy must be a policy or its class, got {policy!r} (derive it from Policy)")
+        raise InvalidType(
+            f"policy must be a policy or its class, got {shown(policy)} (derive it from Policy)"
+        )
     for check in CHECKS:
         check(policy)
 
@@ -54,6 +61,8 @@ def _example(cls: type[Policy]) -> Policy:
         return cls(_system(3))
     try:
         return cls(arms=3)
+    except InvalidType:
+        raise
     except TypeError as error:
         raise InvalidType(
             f"policy must be an object where its class needs more than arms, got {cls.__name__}: {error}"
@@ -88,10 +97,10 @@ def description_round_trips(policy: Policy) -> None:
     """A description is frozen, and comes back equal from its dictionary."""
     require(Spec.from_dict(policy.to_dict()) == policy, policy, "from_dict(to_dict()) must give an equal one")
     try:
-        policy.arms = 7
+        policy.arms = policy.arms
     except (dataclasses.FrozenInstanceError, AttributeError):
         return
-    raise ContractViolation(f"{policy!r}: a description must be frozen")
+    raise ContractViolation(f"{policy!r}: a spec must be frozen (@dataclass(frozen=True, kw_only=True))")
 
 
 def batch_equals_online(policy: Policy) -> None:

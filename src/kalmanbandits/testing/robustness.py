@@ -1,6 +1,6 @@
 """Promises about rewards that nobody tuned for: one function each, on tables with a fixed seed.
 
-"quiet start" · "glitch": one huge reward, early and late · "0/1 rewards" · "risen arm": one that rises after
+"quiet start" · "outlier": one huge reward, early and late · "0/1 rewards" · "risen arm": one that rises after
 it was abandoned · "unlucky start" · rewards of any size · the level does not matter (where promised)
 
 A learner must lose less than half of what `Random` loses, in the last third of the rounds, summed over a few
@@ -9,7 +9,7 @@ reason:
 
 >>> from kalmanbandits.policies import UCB
 >>> sorted(UCB(arms=2).unpromised)
-['glitch', 'quiet start', 'risen arm']
+['outlier', 'quiet start', 'risen arm']
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def quiet_start(policy: Policy) -> None:
 
 def one_huge_reward(policy: Policy) -> None:
     """One reward of ±1e6 among ordinary ones, early and late, does not last."""
-    if _promises(policy, "glitch"):
+    if _promises(policy, "outlier"):
         means = _means(policy)
         for at, size in ((2, 1e6), (2, -1e6), (ROUNDS // 2, 1e6), (ROUNDS // 2, -1e6)):
 

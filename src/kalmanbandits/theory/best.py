@@ -90,13 +90,12 @@ def best_obtainable(
 ) -> Bracket:
     """Bracket the best obtainable regret per round over `rounds` rounds.
 
-    From below exactly, for a system that starts in its stationary law; where it starts elsewhere, by
+    From below exactly, for a system that starts in its stationary distribution; where it starts elsewhere, by
     simulating the filter that sees every arm. From above by simulation, with its standard error.
 
     Parameters
     ----------
     system : LinearGaussianSystem
-        The system, with k arms and a state of d dimensions.
     rounds : int
         Rounds per run.
     runs : int
@@ -110,7 +109,8 @@ def best_obtainable(
         The floor, the ceiling, and what foresight saves.
     """
     check_system(system)
-    rounds, runs = whole("rounds", rounds, 1), whole("runs", runs, 2, "an error needs two")
+    rounds = whole("rounds", rounds, 1)
+    runs = whole("runs", runs, 2, "an error needs two")
     policies = {name: policy(system) for name, policy in KNOWING.items()}
     everyone = {**policies, "FullInformation": FullInformation(system)}
     result = simulate(system, everyone, rounds=rounds, runs=runs, seed=seed, checkpoints=1)

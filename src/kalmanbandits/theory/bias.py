@@ -49,23 +49,17 @@ def b(
     ----------
     gram : array_like, shape (s, s)
         V = λI + ΣΞΞ', symmetric and at least λI.
-    visits : int
-        How often N the pair of arm and code was seen.
-    delta_b : float
-        The probability δ_b that the bound on the bias fails, in (0, 1).
+    visits, delta_b : int, float
+        N, how often the pair of arm and code was seen; the probability δ_b that the bound fails.
     lambda_ : float
-        The regularisation λ of the ridge, positive.
-    B_c : float
-        A bound on ‖c_a‖, positive.
-    B_R : float
-        A bound on the size of the rewards, positive.
-    B_G : float
-        A bound on ‖G‖, positive.
+        λ of the ridge, positive.
+    B_c, B_R, B_G : float
+        Positive bounds on ‖c_a‖, on the rewards and on ‖G‖.
 
     Returns
     -------
     Bound
-        The number, whether it is a bound, and why.
+        On ‖Σ_i Ξ_iβ_i‖_{V⁻¹} + ‖λG‖_{V⁻¹}; not valid as printed.
 
     Examples
     --------
@@ -96,21 +90,15 @@ def b_gaussian(
     ----------
     gram : array_like, shape (s, s)
         V = λI + ΣΞΞ', symmetric and at least λI.
-    visits : int
-        How often N the pair of arm and code was seen.
-    delta_b : float
-        The probability δ_b that the bound on the bias fails, in (0, 1).
-    lambda_ : float
-        The regularisation λ of the ridge, positive.
-    sd_beta : float
-        A bound on the standard deviation of every β_i; 0 if there is none.
-    B_G : float
-        A bound on ‖G‖, positive.
+    visits, delta_b : int, float
+        N, how often the pair of arm and code was seen; the probability δ_b that the bound fails.
+    lambda_, sd_beta, B_G : float
+        λ of the ridge, and bounds on every sd β_i (0: there is no bias) and on ‖G‖.
 
     Returns
     -------
     Bound
-        The number, whether it is a bound, and why.
+        On the same norms as `b`, for Gaussian β_i.
 
     Examples
     --------
@@ -143,21 +131,15 @@ def b_markov(
     ----------
     gram : array_like, shape (s, s)
         V = λI + ΣΞΞ', symmetric and at least λI.
-    visits : int
-        How often N the pair of arm and code was seen.
-    delta_b : float
-        The probability δ_b that the bound on the bias fails, in (0, 1).
-    lambda_ : float
-        The regularisation λ of the ridge, positive.
-    sd_beta : float
-        A bound on the standard deviation of every β_i; 0 if there is none.
-    B_G : float
-        A bound on ‖G‖, positive.
+    visits, delta_b : int, float
+        N, how often the pair of arm and code was seen; the probability δ_b that the bound fails.
+    lambda_, sd_beta, B_G : float
+        λ of the ridge, and bounds on every sd β_i (0: there is no bias) and on ‖G‖.
 
     Returns
     -------
     Bound
-        The number, whether it is a bound, and why.
+        On the same norms as `b`, for β_i of bounded variance.
 
     Examples
     --------
@@ -184,15 +166,13 @@ def regularisation(gram: ArrayLike, *, lambda_: float, B_G: float) -> Bound:
     ----------
     gram : array_like, shape (s, s)
         V = λI + ΣΞΞ', symmetric and at least λI.
-    lambda_ : float
-        The regularisation λ of the ridge, positive.
-    B_G : float
-        A bound on ‖G‖, positive.
+    lambda_, B_G : float
+        λ of the ridge, positive, and a bound on ‖G‖.
 
     Returns
     -------
     Bound
-        The number, whether it is a bound, and why.
+        On ‖λG‖_{V⁻¹}, always valid.
 
     Examples
     --------
@@ -217,15 +197,13 @@ def regularisation_sharper(gram: ArrayLike, *, lambda_: float, B_G: float) -> Bo
     ----------
     gram : array_like, shape (s, s)
         V = λI + ΣΞΞ', symmetric and at least λI.
-    lambda_ : float
-        The regularisation λ of the ridge, positive.
-    B_G : float
-        A bound on ‖G‖, positive.
+    lambda_, B_G : float
+        λ of the ridge, positive, and a bound on ‖G‖.
 
     Returns
     -------
     Bound
-        The number, whether it is a bound, and why.
+        On ‖λG‖_{V⁻¹}, always valid and never above `regularisation`.
 
     Examples
     --------
@@ -248,16 +226,13 @@ def window_bias(system: LinearGaussianSystem, arm: int, code: Sequence[int]) -> 
     Parameters
     ----------
     system : LinearGaussianSystem
-        The system, with k arms and a state of d dimensions.
-    arm : int
-        The arm whose reward is predicted, from 0.
-    code : sequence of int
-        The last s arms, oldest first.
+    arm, code : int, sequence of int
+        The arm whose reward is predicted, and the last s arms, oldest first.
 
     Returns
     -------
     Bound
-        The number, whether it is a bound, and why.
+        On sd β*, for arms chosen without looking at the rewards.
 
     Examples
     --------
@@ -291,14 +266,13 @@ def window_bias_any_policy(system: LinearGaussianSystem, window: int) -> Bound:
     Parameters
     ----------
     system : LinearGaussianSystem
-        The system, with k arms and a state of d dimensions.
     window : int
-        The number s of past rewards that a model uses.
+        s, the number of past rewards in a model.
 
     Returns
     -------
     Bound
-        The number, whether it is a bound, and why.
+        On √E β*², for any policy.
 
     Examples
     --------

@@ -13,7 +13,7 @@ from kalmanbandits.errors import Array, InvalidArgument, array, positive, real, 
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
 OPEN_LOOP = "the arms must be chosen without looking at the rewards"
-STATIONARY = "the system must start in its stationary law"
+STATIONARY = "the system must start in its stationary distribution"
 
 
 @dataclass(frozen=True)

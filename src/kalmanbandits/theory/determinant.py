@@ -32,20 +32,20 @@ def log_determinant(window: int, rounds: int, *, delta: float, lambda_: float, m
     Parameters
     ----------
     window : int
-        The number s of past rewards that a model uses.
+        s, the number of past rewards in a model.
     rounds : int
-        The number of rounds n.
+        n.
     delta : float
-        The probability δ that the bound fails, in (0, 1).
+        δ, the probability that the bound fails, in (0, 1).
     lambda_ : float
-        The regularisation λ of the ridge, positive.
+        λ of the ridge, positive.
     mean_norm : float
         E‖Ξ‖, positive.
 
     Returns
     -------
     Bound
-        The number, whether it is a bound, and why.
+        On log det V; not valid as printed.
 
     Examples
     --------
@@ -69,18 +69,18 @@ def log_determinant_corrected(window: int, visits: int, *, lambda_: float, large
     Parameters
     ----------
     window : int
-        The number s of past rewards that a model uses.
+        s, the number of past rewards in a model.
     visits : int
-        How often N the pair of arm and code was seen.
+        N, how often the pair of arm and code was seen.
     lambda_ : float
-        The regularisation λ of the ridge, positive.
+        λ of the ridge, positive.
     largest_square : float
         A bound L² on every ‖Ξ_i‖², or on their mean; positive.
 
     Returns
     -------
     Bound
-        The number, whether it is a bound, and why.
+        On log det V, always valid.
 
     Examples
     --------
@@ -107,20 +107,19 @@ def log_determinant_stationary(
     Parameters
     ----------
     system : LinearGaussianSystem
-        The system, with k arms and a state of d dimensions.
     code : sequence of int
         The last s arms, oldest first.
     rounds : int
-        The number of rounds n.
+        n.
     delta : float
-        The probability δ that the bound fails, in (0, 1).
+        δ, the probability that the bound fails, in (0, 1).
     lambda_ : float
-        The regularisation λ of the ridge, positive.
+        λ of the ridge, positive.
 
     Returns
     -------
     Bound
-        The number, whether it is a bound, and why.
+        On log det V, with probability 1 − δ.
 
     Examples
     --------
@@ -161,26 +160,22 @@ def B(
     Parameters
     ----------
     window : int
-        The number s of past rewards that a model uses.
+        s, the number of past rewards in a model.
     rounds : int
-        The number of rounds n.
+        n.
     delta : float
-        The probability δ that the bound fails, in (0, 1).
+        δ, the probability that the bound fails, in (0, 1).
     lambda_ : float
-        The regularisation λ of the ridge, positive.
-    B_c : float
-        A bound on ‖c_a‖, positive.
-    B_R : float
-        A bound on the size of the rewards, positive.
-    B_G : float
-        A bound on ‖G‖, positive.
+        λ of the ridge, positive.
+    B_c, B_R, B_G : float
+        Positive bounds on ‖c_a‖, on the rewards and on ‖G‖.
     mean_norm : float
         E‖Ξ‖, positive.
 
     Returns
     -------
     Bound
-        The number, whether it is a bound, and why.
+        On σ(δ, δ); not valid as printed.
 
     Examples
     --------
@@ -220,22 +215,19 @@ def B_corrected(
     Parameters
     ----------
     system : LinearGaussianSystem
-        The system, with k arms and a state of d dimensions.
-    arm : int
-        The arm whose reward is predicted, from 0.
-    code : sequence of int
-        The last s arms, oldest first.
+    arm, code : int, sequence of int
+        The arm whose reward is predicted, and the last s arms, oldest first.
     rounds : int
-        The number of rounds n.
+        n.
     delta : float
-        The probability δ that the bound fails, in (0, 1).
+        δ, the probability that the bound fails, in (0, 1).
     lambda_ : float
-        The regularisation λ of the ridge, positive.
+        λ of the ridge, positive.
 
     Returns
     -------
     Bound
-        The number, whether it is a bound, and why.
+        On `sigma_corrected`, with its probability.
 
     Examples
     --------

@@ -55,14 +55,14 @@ def e(gram: ArrayLike, *, delta_e: float, lambda_: float, B_R: float) -> Bound:
     delta_e : float
         The probability δ_e that the bound on the noise fails, in (0, 1).
     lambda_ : float
-        The regularisation λ of the ridge, positive.
+        λ of the ridge, positive.
     B_R : float
         A bound on the size of the rewards, positive.
 
     Returns
     -------
     Bound
-        The number, whether it is a bound, and why.
+        On ‖Σ_i Ξ_iγ_i‖_{V⁻¹}; not valid as printed.
 
     Examples
     --------
@@ -97,22 +97,19 @@ def e_corrected(
     Parameters
     ----------
     system : LinearGaussianSystem
-        The system, with k arms and a state of d dimensions.
-    arm : int
-        The arm whose reward is predicted, from 0.
-    code : sequence of int
-        The last s arms, oldest first.
+    arm, code : int, sequence of int
+        The arm whose reward is predicted, and the last s arms, oldest first.
     gram : array_like, shape (s, s)
         V = λI + ΣΞΞ', symmetric and at least λI.
     delta_e : float
         The probability δ_e that the bound on the noise fails, in (0, 1).
     lambda_ : float
-        The regularisation λ of the ridge, positive.
+        λ of the ridge, positive.
 
     Returns
     -------
     Bound
-        The number, whether it is a bound, and why.
+        On ‖Σ_i Ξ_iε_i‖_{V⁻¹}, valid under any policy.
 
     Examples
     --------
@@ -154,24 +151,18 @@ def sigma(
     rewards : array_like, shape (s,)
         Ξ, the last s rewards, oldest first.
     visits : int
-        How often N the pair of arm and code was seen.
-    delta_e : float
-        The probability δ_e that the bound on the noise fails, in (0, 1).
-    delta_b : float
-        The probability δ_b that the bound on the bias fails, in (0, 1).
+        N, how often the pair of arm and code was seen.
+    delta_e, delta_b : float
+        Probabilities that the bounds on noise and bias fail, in (0, 1).
     lambda_ : float
-        The regularisation λ of the ridge, positive.
-    B_c : float
-        A bound on ‖c_a‖, positive.
-    B_R : float
-        A bound on the size of the rewards, positive.
-    B_G : float
-        A bound on ‖G‖, positive.
+        λ of the ridge, positive.
+    B_c, B_R, B_G : float
+        Positive bounds on ‖c_a‖, on the rewards and on ‖G‖.
 
     Returns
     -------
     Bound
-        The number, whether it is a bound, and why.
+        On (Ĝ − G)'Ξ; not valid as printed.
 
     Examples
     --------
@@ -210,28 +201,23 @@ def sigma_corrected(
     Parameters
     ----------
     system : LinearGaussianSystem
-        The system, with k arms and a state of d dimensions.
-    arm : int
-        The arm whose reward is predicted, from 0.
-    code : sequence of int
-        The last s arms, oldest first.
+    arm, code : int, sequence of int
+        The arm whose reward is predicted, and the last s arms, oldest first.
     gram : array_like, shape (s, s)
         V = λI + ΣΞΞ', symmetric and at least λI.
     rewards : array_like, shape (s,)
         Ξ, the last s rewards, oldest first.
     visits : int
-        How often N the pair of arm and code was seen.
-    delta_e : float
-        The probability δ_e that the bound on the noise fails, in (0, 1).
-    delta_b : float
-        The probability δ_b that the bound on the bias fails, in (0, 1).
+        N, how often the pair of arm and code was seen.
+    delta_e, delta_b : float
+        Probabilities that the bounds on noise and bias fail, in (0, 1).
     lambda_ : float
-        The regularisation λ of the ridge, positive.
+        λ of the ridge, positive.
 
     Returns
     -------
     Bound
-        The number, whether it is a bound, and why.
+        On |(Ĝ − G*)'Ξ|, with probability 1 − δ_e − δ_b.
 
     Examples
     --------
@@ -265,19 +251,15 @@ def all_pairs_printed(arms: int, window: int, *, delta_e: float, delta_b: float)
 
     Parameters
     ----------
-    arms : int
-        The number k of arms.
-    window : int
-        The number s of past rewards that a model uses.
-    delta_e : float
-        The probability δ_e that the bound on the noise fails, in (0, 1).
-    delta_b : float
-        The probability δ_b that the bound on the bias fails, in (0, 1).
+    arms, window : int
+        k, the number of arms, and s, the number of past rewards in a model.
+    delta_e, delta_b : float
+        Probabilities that the bounds on noise and bias fail, in (0, 1).
 
     Returns
     -------
     Bound
-        The number, whether it is a bound, and why.
+        On a probability, from below; not valid as printed.
 
     Examples
     --------
@@ -299,19 +281,15 @@ def all_pairs(arms: int, window: int, *, delta_e: float, delta_b: float) -> Boun
 
     Parameters
     ----------
-    arms : int
-        The number k of arms.
-    window : int
-        The number s of past rewards that a model uses.
-    delta_e : float
-        The probability δ_e that the bound on the noise fails, in (0, 1).
-    delta_b : float
-        The probability δ_b that the bound on the bias fails, in (0, 1).
+    arms, window : int
+        k, the number of arms, and s, the number of past rewards in a model.
+    delta_e, delta_b : float
+        Probabilities that the bounds on noise and bias fail, in (0, 1).
 
     Returns
     -------
     Bound
-        The number, whether it is a bound, and why.
+        On a probability, from below.
 
     Examples
     --------

@@ -28,7 +28,6 @@ def full_information_covariance(system: LinearGaussianSystem) -> Array:
     Parameters
     ----------
     system : LinearGaussianSystem
-        The system, with k arms and a state of d dimensions.
 
     Returns
     -------
@@ -69,12 +68,11 @@ def regret_floor_per_round(system: LinearGaussianSystem) -> Bound:
     Parameters
     ----------
     system : LinearGaussianSystem
-        The system, with k arms and a state of d dimensions.
 
     Returns
     -------
     Bound
-        The number, whether it is a bound, and why.
+        On the expected regret of one round, from below.
 
     Examples
     --------
@@ -102,14 +100,13 @@ def regret_floor(system: LinearGaussianSystem, rounds: int) -> Bound:
     Parameters
     ----------
     system : LinearGaussianSystem
-        The system, with k arms and a state of d dimensions.
     rounds : int
-        The number of rounds n.
+        n.
 
     Returns
     -------
     Bound
-        The number, whether it is a bound, and why.
+        On the expected regret of n rounds, from below.
 
     Examples
     --------

@@ -32,7 +32,6 @@ def error_variance_printed(system: LinearGaussianSystem, arm: int, dominating_ar
     Parameters
     ----------
     system : LinearGaussianSystem
-        The system, with k arms and a state of d dimensions.
     arm : int
         The arm whose reward is predicted, from 0.
     dominating_arm : int
@@ -41,7 +40,7 @@ def error_variance_printed(system: LinearGaussianSystem, arm: int, dominating_ar
     Returns
     -------
     Bound
-        The number, whether it is a bound, and why.
+        On Var γ_a; not valid as printed.
 
     Examples
     --------
@@ -69,14 +68,13 @@ def error_variance(system: LinearGaussianSystem, arm: int) -> Bound:
     Parameters
     ----------
     system : LinearGaussianSystem
-        The system, with k arms and a state of d dimensions.
     arm : int
         The arm whose reward is predicted, from 0.
 
     Returns
     -------
     Bound
-        The number, whether it is a bound, and why.
+        On Var γ_a, for arms chosen without looking at the rewards.
 
     Examples
     --------
@@ -102,14 +100,13 @@ def error_second_moment(system: LinearGaussianSystem, arm: int) -> Bound:
     Parameters
     ----------
     system : LinearGaussianSystem
-        The system, with k arms and a state of d dimensions.
     arm : int
         The arm whose reward is predicted, from 0.
 
     Returns
     -------
     Bound
-        The number, whether it is a bound, and why.
+        On E γ_a², for any policy.
 
     Examples
     --------
@@ -144,18 +141,17 @@ def beta(system: LinearGaussianSystem, arm: int, window: int, estimate: ArrayLik
     Parameters
     ----------
     system : LinearGaussianSystem
-        The system, with k arms and a state of d dimensions.
     arm : int
         The arm whose reward is predicted, from 0.
     window : int
-        The number s of past rewards that a model uses.
+        s, the number of past rewards in a model.
     estimate : array_like, shape (d,)
         ẑ', the estimate of the state.
 
     Returns
     -------
     Bound
-        The number, whether it is a bound, and why.
+        On |β|, always valid.
 
     Examples
     --------
@@ -184,16 +180,15 @@ def beta_deviation(system: LinearGaussianSystem, arm: int, window: int) -> Bound
     Parameters
     ----------
     system : LinearGaussianSystem
-        The system, with k arms and a state of d dimensions.
     arm : int
         The arm whose reward is predicted, from 0.
     window : int
-        The number s of past rewards that a model uses.
+        s, the number of past rewards in a model.
 
     Returns
     -------
     Bound
-        The number, whether it is a bound, and why.
+        On sd β, for all codes at once.
 
     Examples
     --------

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from numpy.typing import ArrayLike
 
-from kalmanbandits.errors import InvalidArgument, array, positive, probability, whole
+from kalmanbandits.errors import LARGEST, InvalidArgument, array, positive, probability, whole
 from kalmanbandits.filtering.modified import ModifiedFilter, check_arm, check_code
 from kalmanbandits.filtering.window import modified_window
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
@@ -54,30 +54,25 @@ def regret_printed(
     Parameters
     ----------
     system : LinearGaussianSystem
-        The system, with k arms and a state of d dimensions.
     code : sequence of int
         The last s arms, oldest first.
     best : int
         The arm a* that the theorem takes for the best.
     rounds : int
-        The number of rounds n.
+        n.
     delta : float
-        The probability δ that the bound fails, in (0, 1).
+        δ, the probability that the bound fails, in (0, 1).
     lambda_ : float
-        The regularisation λ of the ridge, positive.
-    B_c : float
-        A bound on ‖c_a‖, positive.
-    B_R : float
-        A bound on the size of the rewards, positive.
-    B_G : float
-        A bound on ‖G‖, positive.
+        λ of the ridge, positive.
+    B_c, B_R, B_G : float
+        Positive bounds on ‖c_a‖, on the rewards and on ‖G‖.
     dominating_arm : int
         The arm ā whose steady-state covariance the paper uses.
 
     Returns
     -------
     Bound
-        The number, whether it is a bound, and why.
+        On the expected regret of n rounds; not valid as printed.
 
     Examples
     --------
@@ -122,15 +117,13 @@ def regret_exploration_printed(
     Parameters
     ----------
     rounds : int
-        The number of rounds n.
+        n.
     best : int
         The arm a* that the theorem takes for the best.
     delta : float
-        The probability δ that the bound fails, in (0, 1).
-    B_c : float
-        A bound on ‖c_a‖, positive.
-    B_R : float
-        A bound on the size of the rewards, positive.
+        δ, the probability that the bound fails, in (0, 1).
+    B_c, B_R : float
+        Positive bounds on ‖c_a‖ and on the rewards.
     exploration : array_like, shape (k,)
         u, the exploration term of each arm.
     widths : array_like, shape (k,)
@@ -141,7 +134,7 @@ def regret_exploration_printed(
     Returns
     -------
     Bound
-        The number, whether it is a bound, and why.
+        On the expected regret of n rounds; not valid as printed.
 
     Examples
     --------
@@ -170,14 +163,13 @@ def regret_any_policy(system: LinearGaussianSystem, rounds: int) -> Bound:
     Parameters
     ----------
     system : LinearGaussianSystem
-        The system, with k arms and a state of d dimensions.
     rounds : int
-        The number of rounds n.
+        n.
 
     Returns
     -------
     Bound
-        The number, whether it is a bound, and why.
+        On the expected regret of n rounds under any policy.
 
     Examples
     --------
@@ -204,14 +196,13 @@ def regret_random(system: LinearGaussianSystem, rounds: int) -> Bound:
     Parameters
     ----------
     system : LinearGaussianSystem
-        The system, with k arms and a state of d dimensions.
     rounds : int
-        The number of rounds n.
+        n.
 
     Returns
     -------
     Bound
-        The number, whether it is a bound, and why.
+        The expected regret itself: the bound is attained.
 
     Examples
     --------
@@ -240,16 +231,15 @@ def regret_greedy(system: LinearGaussianSystem, rounds: int, window: int = 2) ->
     Parameters
     ----------
     system : LinearGaussianSystem
-        The system, with k arms and a state of d dimensions.
     rounds : int
-        The number of rounds n.
+        n.
     window : int
         The number s of arms that are looked back on; a larger one is sharper and takes k^s steps.
 
     Returns
     -------
     Bound
-        The number, whether it is a bound, and why.
+        On the expected regret of n rounds, from above.
 
     Examples
     --------
@@ -282,7 +272,9 @@ def _sum_over_arms(
     rounds: int, δ: float, B_c: float, B_R: float, squares: Sequence[float], spreads: Sequence[float]
 ) -> float:
     """Σ_a 2n·B_c²B_R²(1 − (1−δ)⁴(1 − exp(−φ²/2q)))."""
-    scale = 2 * rounds * positive("B_c", B_c) ** 2 * positive("B_R", B_R) ** 2
+    scale = (
+        2 * rounds * positive("B_c", B_c, largest=LARGEST) ** 2 * positive("B_R", B_R, largest=LARGEST) ** 2
+    )
     keep = -math.expm1(4 * math.log1p(-δ))  # 1 − (1−δ)⁴, which cancels at small δ
     total = 0.0
     for square, spread in zip(squares, spreads, strict=True):

@@ -97,7 +97,7 @@ def read_systems(
     if "family" in given:
         family = given.pop("family")
         if not isinstance(family, str) or family not in FAMILIES:
-            hint = nearest(str(family), FAMILIES)
+            hint = nearest(family, FAMILIES)
             raise source.error(
                 (*path, "family"), f"family must name a family of systems, got {family!r}{hint}"
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field
 
-from kalmanbandits.errors import whole
+from kalmanbandits.errors import instance, mapping, truth, whole
 from kalmanbandits.studies.document.lines import Source, StudyError, Table
 
 QUICK_ROUNDS, QUICK_RUNS, QUICK_POINTS = 10_000, 10, 17
@@ -32,15 +32,40 @@ class Changes:
     counts: dict[str, int] = field(default_factory=dict)
     first_run: int | None = None
 
+    def __post_init__(self) -> None:
+        for name, least in (("runs", 1), ("seed", 0), ("first_run", 0)):
+            if getattr(self, name) is not None:
+                whole(name, getattr(self, name), least)
+        truth("quick", self.quick)
+        for name, count in mapping("counts", self.counts, "such as {'theta': 9}").items():
+            whole(f"the count of {name}", count, 1)
+
     def to_dict(self) -> Table:
-        """Only what is changed."""
+        """Write the changes as plain values.
+
+        Returns
+        -------
+        dict
+            Those that differ from the defaults.
+        """
         return {
             name: item for name, item in vars(self).items() if item is not None and item not in (False, {})
         }
 
     def apply(self, source: Source) -> Table:
-        """The document as it is to be played."""
-        data = copy.deepcopy(source.data)
+        """Change a study's document.
+
+        Parameters
+        ----------
+        source : Source
+            The document as it was read; not changed.
+
+        Returns
+        -------
+        dict
+            The document to play.
+        """
+        data = copy.deepcopy(instance("source", source, Source).data)
         for name, count in self.counts.items():
             self._set_count(source, data, name, count)
         if self.quick:
@@ -60,7 +85,6 @@ class Changes:
 
     @staticmethod
     def _set_count(source: Source, data: Table, name: str, count: int) -> None:
-        whole(f"the count of {name}", count, 1)
         systems = data.get("systems")
         tables = [table for table in systems if isinstance(table, dict)] if isinstance(systems, list) else []
         grids = [

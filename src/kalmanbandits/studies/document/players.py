@@ -52,7 +52,7 @@ def read_players(source: Source, path: Path, table: Table, groups: list[str]) ->
         raise source.error(path, f"a policy needs the key 'policy', such as policy = 'UBSS', got {table!r}")
     known = players()
     if not isinstance(name, str) or name not in known:
-        hint = nearest(str(name), known)
+        hint = nearest(name, known)
         own = "; a file of your own is brought in by --import FILE"
         raise source.error((*path, "policy"), f"policy must name a policy, got {name!r}{hint}{own}")
     cls = known[name]
@@ -143,7 +143,7 @@ def _restriction(source: Source, path: Path, systems: object, groups: list[str])
         raise source.error(path, f"systems must be a list of names of systems, got {systems!r}")
     for name in systems:
         if name not in groups:
-            raise source.error(path, f"systems must name systems, got {name!r}{nearest(str(name), groups)}")
+            raise source.error(path, f"systems must name systems, got {name!r}{nearest(name, groups)}")
     return tuple(systems)
 
 

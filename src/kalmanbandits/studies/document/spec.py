@@ -31,9 +31,9 @@ from importlib import resources
 from os import PathLike
 from pathlib import Path
 
-from kalmanbandits.errors import InvalidArgument, whole
+from kalmanbandits.errors import InvalidArgument, file_path, instance, mapping, shown, whole
 from kalmanbandits.policies.spec import nearest
-from kalmanbandits.simulation.simulate import check_checkpoints
+from kalmanbandits.simulation.simulate import MOST_ROUNDS, check_checkpoints
 from kalmanbandits.studies.document.cells import Cell, read_cells
 from kalmanbandits.studies.document.changes import QUICK_POINTS, Changes
 from kalmanbandits.studies.document.files import read_beside, read_document
@@ -56,7 +56,7 @@ KEYS = (
     "report",
 )
 LEAST = {"rounds": 1, "runs": 1, "first_run": 0, "seed": 0}
-LARGEST = {"rounds": 10**12, "runs": 10**7, "first_run": 10**12, "seed": 2**63 - 1}
+LARGEST = {"rounds": MOST_ROUNDS, "runs": 10**7, "first_run": 10**12, "seed": 2**63 - 1}
 DEFAULTS = {"first_run": 0, "seed": 0}
 MOST_CHECKPOINTS = 10_000
 LONGEST = {"name": 100, "title": 300}  # characters
@@ -117,7 +117,13 @@ class Study:
         return range(self.first_run, self.first_run + self.runs)
 
     def hash(self) -> str:
-        """A fingerprint of everything the numbers depend on."""
+        """Fingerprint of everything that the results depend on.
+
+        Returns
+        -------
+        str
+            Hexadecimal; equal for studies with equal results.
+        """
         return fingerprint(identity(self))
 
 
@@ -136,8 +142,8 @@ def load_study(path: str | PathLike[str], changes: Changes | None = None) -> Stu
     Study
         A `StudyError` names file, line, key and value of what is wrong.
     """
-    path = Path(path)
-    return parse_study(read_document(path), changes, name=str(path), folder=path.parent)
+    file = file_path("path", path, "of a TOML file")
+    return parse_study(read_document(file), changes, name=str(file), folder=file.parent)
 
 
 def parse_study(
@@ -183,7 +189,15 @@ def parse_study(
     >>> list(study.cells[0].policies)
     ['UBSS window=1', 'UBSS window=2']
     '''
-    source, changes = Source(text, name), changes or Changes()
+    instance("text", text, str, "TOML; load_study reads a file")
+    instance("name", name, str)
+    changes = (
+        Changes() if changes is None else instance("changes", changes, Changes, "such as Changes(runs=10)")
+    )
+    folder = None if folder is None else file_path("folder", folder)
+    if files is not None:
+        mapping("files", files, "the texts of system files by their names")
+    source = Source(text, name)
     data = changes.apply(source)
     for key in data:
         if key not in KEYS:
@@ -233,8 +247,9 @@ def library_study(name: str) -> Path:
     """
     folder = Path(str(resources.files("kalmanbandits.studies"))) / "library"
     known = sorted(path.stem for path in folder.glob("*.toml"))
-    if name not in known:
-        raise StudyError(f"study must be a TOML file or one of {known}, got {name!r}{nearest(name, known)}")
+    if not isinstance(name, str) or name not in known:
+        hint = nearest(name, known)
+        raise StudyError(f"name must be that of a study of the library, got {shown(name)}{hint}")
     return folder / f"{name}.toml"
 
 
@@ -279,7 +294,7 @@ def _measures(source: Source, given: object) -> tuple[str, ...]:
         raise source.error(("measures",), f"measures must be a list such as ['regret'], got {given!r}")
     for measure in given:
         if measure not in MEASURES or given.count(measure) > 1:
-            hint = nearest(str(measure), MEASURES)
+            hint = nearest(measure, MEASURES)
             raise source.error(
                 ("measures",), f"measures must name measures, each once, got {measure!r}{hint}"
             )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from os import PathLike
-from pathlib import Path
 
-from kalmanbandits.errors import InvalidArgument, StoreRefused
+from kalmanbandits.errors import InvalidArgument, InvalidType, StoreRefused, file_path, shown
 from kalmanbandits.studies.document.differences import differences, listed
 from kalmanbandits.studies.document.identity import fingerprint, identity
 from kalmanbandits.studies.document.spec import Study, parse_study
@@ -35,10 +34,14 @@ def merge_stores(folders: Sequence[str | PathLike[str]], out: str | PathLike[str
     Results
         Complete when together they hold every run; otherwise running the study into the folder goes on.
     """
-    stores = [Store.at(Path(folder)) for folder in folders]
+    if isinstance(folders, (str, bytes)) or not isinstance(folders, Iterable):
+        raise InvalidType(f"folders must be a list of stores, got {shown(folders)} (two or more)")
+    places = [file_path(f"folders[{i}]", folder) for i, folder in enumerate(folders)]
+    goal = None if out is None else file_path("out", out)
+    stores = [Store.at(place) for place in places]
     if len({store.folder.resolve() for store in stores}) < max(2, len(stores)):
         raise InvalidArgument(
-            f"merge needs two stores or more, each once, got {listed(list(map(str, folders)))}"
+            f"merge needs two stores or more, each once, got {listed(list(map(str, places)))}"
         )
     first, *others = stores
     for other in others:
@@ -46,7 +49,7 @@ def merge_stores(folders: Sequence[str | PathLike[str]], out: str | PathLike[str
     for one, other in itertools.combinations(stores, 2):
         _check_disjoint(one, other)
     study = _joined(stores)
-    target = first.folder if out is None else Path(out)
+    target = first.folder if goal is None else goal
     backend = first.manifest["versions"].get("backend", "cpu")
     with open_store(study, target, resume=True, backend=backend) as store:
         sources = [each for each in stores if each.folder.resolve() != target.resolve()]

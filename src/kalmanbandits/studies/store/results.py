@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kalmanbandits.errors import FileFormatError, InvalidArgument, whole
+from kalmanbandits.errors import FileFormatError, InvalidArgument, file_path, instance, shown, truth, whole
 from kalmanbandits.policies.spec import nearest
 from kalmanbandits.studies.document.cells import Cell
 from kalmanbandits.studies.document.spec import Study
@@ -23,10 +23,15 @@ if TYPE_CHECKING:
 
 
 class Results:
-    """What a study has found.
+    """The results of a study.
 
-    `measure` loads one cell, so that a report can go through many; `to_xarray` and `to_dataframe` give all
-    of it.
+    `measure` loads one cell at a time, for studies larger than memory; `to_xarray` and `to_dataframe` return
+    all of them.
+
+    Parameters
+    ----------
+    store : Store
+        An open store; `Results.open` takes its folder.
 
     Attributes
     ----------
@@ -41,7 +46,7 @@ class Results:
     """
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        self._store = instance("store", store, Store, "Results.open(folder) makes one")
 
     @classmethod
     def open(cls, folder: str | PathLike[str]) -> Results:
@@ -57,7 +62,7 @@ class Results:
         Results
             A `FileFormatError` says what is damaged, or that no store lies there.
         """
-        return cls(Store.at(Path(folder)))
+        return cls(Store.at(file_path("folder", folder, "what run_study was given")))
 
     @property
     def folder(self) -> Path:
@@ -91,8 +96,19 @@ class Results:
         return there / (self.study.runs * sum(len(cell.policies) for cell in self.cells))
 
     def runs(self, cell: int) -> list[int]:
-        """The numbers of the runs of a cell that are there, rising."""
-        store = self._store
+        """List the runs of a cell that are stored.
+
+        Parameters
+        ----------
+        cell : int
+            Its index.
+
+        Returns
+        -------
+        list of int
+            Their numbers, increasing.
+        """
+        store, cell = self._store, self._place(cell)
         layout = store.layout(cell)
         return [run for chunk in layout.of_cell(cell) if store.has(chunk) for run in layout.runs(chunk)]
 
@@ -117,12 +133,10 @@ class Results:
         import xarray
 
         study, store = self.study, self._store
-        if name not in study.measures:
-            raise InvalidArgument(
-                f"measure must be one the study kept, got {name!r}{nearest(name, study.measures)}"
-            )
-        if whole("cell", cell, 0) >= len(self.cells):
-            raise InvalidArgument(f"cell must be below {len(self.cells)}, got {cell}")
+        if not isinstance(name, str) or name not in study.measures:
+            hint = nearest(name, study.measures)
+            raise InvalidArgument(f"name must be that of a measure the study kept, got {shown(name)}{hint}")
+        cell, partial = self._place(cell), truth("partial", partial)
         layout, arms = store.layout(cell), self.cells[cell].system.arms
         parts, runs = [layout.nothing(name, arms)], list[int]()
         for chunk in layout.of_cell(cell):
@@ -137,6 +151,9 @@ class Results:
         if name == "pulls":
             coordinates["arm"] = np.arange(arms)
         return xarray.DataArray(np.concatenate(parts, axis=1), coordinates, tuple(coordinates), name)
+
+    def _place(self, cell: int) -> int:
+        return whole("cell", cell, 0, "the index of a cell", below=len(self.cells))
 
     def _checked(self, chunk: Chunk, measure: str) -> Numbers:
         """One measure of a chunk that must be there and whole."""

@@ -1,0 +1,282 @@
+"""What attacks have found, as fixed examples: each was a crash, a hang, a raw error, or a changed file."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import os
+import py_compile
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kalmanbandits as kb
+from kalmanbandits import cli
+from kalmanbandits.agent import database
+from kalmanbandits.durability import write_through
+from kalmanbandits.errors import FileFormatError, InvalidArgument, InvalidType
+from kalmanbandits.pool import MOST, run_threads
+from kalmanbandits.systems import Replay
+from kalmanbandits.systems.table_index import TableError
+
+POLICY = kb.UCB(arms=2)
+EVIL = [
+    "<script>document.title = 'ran'</script>",
+    "<img src=x onerror=alert(1)>",
+    "costs $x^2_{$",
+    "_hidden",
+    '"""\nimport os; os._exit(3)\n"""',
+    "'; import os; os._exit(3) #",
+    "\\N{",
+    "{agent}%s",
+    "\u202eabc 日本",
+    "\x7f\x1b[31m",
+]
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    """The folder of a closed journal with three rounds."""
+    with kb.Agent.open(tmp_path / "journal", POLICY) as agent:
+        for _ in range(3):
+            agent.update(agent.select(), 1.0)
+    return tmp_path / "journal"
+
+
+@pytest.mark.parametrize("ending", ["-wal", "-shm", "-journal"])
+@pytest.mark.parametrize("content", [b"mine", b"mine" * 5000])
+def test_somebodys_file_with_a_name_of_sqlite_is_left_alone(ending, content, journal):
+    beside = journal / f"{database.FILE}{ending}"
+    beside.write_bytes(content)
+    database._known.clear()  # as in a new process
+    with pytest.raises(FileFormatError, match=ending):
+        kb.Agent.open(journal)
+    assert beside.read_bytes() == content
+    beside.unlink()
+    with kb.Agent.open(journal) as agent:
+        assert agent.rounds == 3
+
+
+@pytest.mark.parametrize("what", ["DELETE FROM event", "UPDATE event SET reward = 9", "DELETE FROM snapshot"])
+def test_a_trigger_that_would_undo_what_was_acknowledged_is_refused(what, journal):
+    with contextlib.closing(sqlite3.connect(journal / database.FILE)) as db, db:
+        db.execute(f"CREATE TRIGGER undo AFTER INSERT ON event BEGIN {what}; END")
+    with pytest.raises(FileFormatError, match="trigger"):
+        kb.Agent.open(journal)
+
+
+@pytest.mark.parametrize("name", ["a b", "q?x#y%41&z", "new\nline", os.fsdecode(b"\xff\xfe"), "~", "日本"])
+def test_a_journal_may_have_any_name(name, tmp_path):
+    for rounds in (1, 2):
+        with kb.Agent.open(tmp_path / name, POLICY) as agent:
+            agent.update(agent.select(), 1.0)
+            assert agent.rounds == rounds
+
+
+def test_files_that_cannot_be_written_to(tmp_path):
+    agent = kb.Agent(POLICY)
+    with open(tmp_path / "closed", "wb") as file:
+        pass
+    with pytest.raises(InvalidType, match="target"):
+        agent.save(file)
+    with open(tmp_path / "closed", "rb") as file, pytest.raises(InvalidType, match="target"):
+        agent.save(file)
+    loop = tmp_path / "loop"
+    loop.symlink_to("loop")
+    with pytest.raises(OSError, match="loop"):
+        agent.save(loop)
+    assert loop.is_symlink()
+
+
+def test_a_full_disk_is_told_with_the_name_of_the_file(tmp_path, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left") as refused:
+        write_through(tmp_path / "aside", tmp_path / "chunk", b"numbers")
+    assert refused.value.filename == str(tmp_path / "chunk")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_child_forked_while_a_thread_compiles_can_compile():
+    from numba.core.compiler_lock import global_compiler_lock
+
+    holding, compiled = threading.Event(), threading.Event()
+
+    def compile_for_long() -> None:
+        with global_compiler_lock:
+            holding.set()
+            compiled.wait(1.0)
+
+    thread = threading.Thread(target=compile_for_long)
+    thread.start()
+    holding.wait()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            signal.alarm(20)
+            with global_compiler_lock:
+                code = 7
+        finally:
+            os._exit(code)
+    compiled.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def test_a_million_threads_are_not_started():
+    most = 0
+
+    def work() -> None:
+        nonlocal most
+        most = max(most, threading.active_count())
+
+    run_threads(work, 10**6, threading.Event(), lambda: None)
+    assert 0 < most <= MOST + 50
+
+
+@pytest.mark.parametrize("text", ["", " ", '"\n"\n\n', '""', "\ufeff"])
+def test_tables_without_a_row(text, tmp_path):
+    (tmp_path / "table.csv").write_text(text)
+    with pytest.raises(TableError, match="is empty"):
+        Replay(tmp_path / "table.csv")
+
+
+MASKED = np.ma.array([1.0, 2.0], mask=[True, False])
+
+
+def test_masks_in_lists_are_not_lost():
+    with pytest.raises(InvalidArgument, match="actions"):
+        kb.LinearGaussianSystem([[0.5]], [np.ma.array([1.0], mask=[True]), [2.0]], [[1.0]], 1.0)
+    assert Replay([MASKED, [3.0, 4.0], [1.0, 2.0]]).missing == 1
+    mixed = np.ma.array(np.array([[1, "x"], [3, 4]], object), mask=[[False, True], [False, False]])
+    assert Replay(mixed).missing == 1
+
+
+@pytest.mark.parametrize("kind", [str, "object text", complex, "masked complex", "M8[s]", "m8[s]"])
+def test_what_numpy_would_convert_is_refused(kind):
+    table = np.arange(6).reshape(3, 2)
+    if kind == "object text":
+        given = table.astype(str).astype(object)
+    elif kind == "masked complex":
+        given = np.ma.array(table.astype(complex), mask=table == 3)
+    else:
+        given = table.astype(kind)
+    with pytest.raises(TableError, match="numbers"):
+        Replay(given)
+    with pytest.raises(InvalidArgument, match="actions"):
+        kb.LinearGaussianSystem(0.5 * np.eye(2), given, np.eye(2), 1.0)
+
+
+def test_a_span_of_time_is_no_number():
+    agent = kb.Agent(POLICY)
+    with pytest.raises(InvalidType, match="reward"):
+        agent.update(agent.select(), np.timedelta64(1, "s"))
+    with pytest.raises(InvalidType, match="arms"):
+        kb.UCB(arms=np.timedelta64(2, "s"))
+
+
+@pytest.mark.parametrize("policy", [kb.UBSS, kb.LinearThompson])
+def test_a_window_whose_codes_cannot_be_counted_is_refused_at_once(policy):
+    for window in (2**14, 2**62):
+        with pytest.raises(InvalidArgument, match="window"):
+            policy(arms=2, window=window)
+
+
+def test_simulations_that_no_machine_can_hold_are_refused_at_once():
+    system, policies = kb.systems.rotation(theta=1.0), {"UCB": POLICY}
+    for sizes in (
+        {"rounds": 10, "runs": 2**62},
+        {"rounds": 2**62},
+        {"rounds": 10**9, "checkpoints": 10**9},
+        {"rounds": 10**12, "runs": 10, "trace": True},
+    ):
+        with pytest.raises(InvalidArgument, match=r"runs|rounds|checkpoints"):
+            kb.simulate(system, policies, **sizes)
+    with pytest.raises(InvalidType, match="progress"):
+        kb.simulate(system, policies, rounds=10, progress=3)
+
+
+def quietly(*arguments: object) -> int:
+    """The exit code of a command whose output nobody wants."""
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        return cli.answer([str(argument) for argument in arguments])
+
+
+def write_table(path: Path, names: list[str]) -> Path:
+    """A table of 60 rows."""
+    values = np.random.default_rng(0).standard_normal((60, len(names)))
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([names, *values.tolist()])
+    return path
+
+
+def test_columns_that_are_scripts_mathematics_or_python(tmp_path):
+    table, folder = write_table(tmp_path / "evil.csv", EVIL), tmp_path / "report"
+    assert quietly("backtest", table, "--policies", "UCB", "--runs", 1, "--out", folder) == 0
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "<script>document.title" not in page
+    assert "<img src=x" not in page
+    code = compile((folder / "agent.py").read_text(encoding="utf-8"), "agent.py", "exec")
+    names: dict[str, object] = {"__file__": str(folder / "agent.py"), "__name__": "read"}
+    exec(code, names)
+    assert names["ARMS"] == EVIL
+
+
+@pytest.mark.parametrize("name", ["new\nline.csv", os.fsdecode(b"\xff\xfe.csv"), '"""; x.csv', "$x_$.csv"])
+def test_tables_of_odd_names(name, tmp_path):
+    table, folder = write_table(tmp_path / name, ["a", "b"]), tmp_path / "report"
+    assert quietly("backtest", table, "--policies", "UCB", "--runs", 1, "--out", folder) == 0
+    py_compile.compile(str(folder / "agent.py"), doraise=True)
+    assert quietly("fit", table, "--dimensions", 1, "--out", tmp_path / "system.toml") == 0
+    assert tomllib.loads((tmp_path / "system.toml").read_text(encoding="utf-8"))["noise_variance"] > 0
+
+
+def test_fitting_a_folder_or_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for table in ("", ".", "/"):
+        assert quietly("fit", table) != 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
+def test_a_pipe_where_a_report_would_be_does_not_hang(tmp_path):
+    table, folder = write_table(tmp_path / "table.csv", ["a", "b"]), tmp_path / "report"
+    assert quietly("backtest", table, "--policies", "UCB", "--runs", 1, "--out", folder) == 0
+    (folder / "agent.py").unlink()
+    os.mkfifo(folder / "agent.py")
+    assert quietly("backtest", table, "--policies", "UCB", "--runs", 1, "--out", folder) != 0
+    shutil.rmtree(folder)
+
+
+def test_nothing_in_the_current_folder_is_imported_or_obeyed(tmp_path):
+    """Modules, settings of Matplotlib (every text through LaTeX) and of Numba (a cache of theirs)."""
+    table = write_table(tmp_path / "table.csv", ["a", "b"])
+    for module in ("kalmanbandits", "numpy", "click", "sitecustomize"):
+        (tmp_path / f"{module}.py").write_text("from pathlib import Path\nPath('ran').touch()\n")
+    (tmp_path / "matplotlibrc").write_text("text.usetex: True\n")
+    (tmp_path / ".numba_config.yaml").write_text(f"cache_dir: {tmp_path / 'theirs'}\n")
+    # An empty cache, so that the second process that compiles ahead is started.
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "ours")}
+    environment.pop("NUMBA_CACHE_DIR", None)
+    command = [Path(sys.executable).with_name("kalmanbandits"), "backtest", table.name, "--policies"]
+    command += ["Random,UCB", "--runs", "1", "--jobs", "2", "--out", "report"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "report" / "figure.png").exists()
+    assert (tmp_path / "ours" / "kalmanbandits").exists()
+    assert not (tmp_path / "theirs").exists()
+    assert not (tmp_path / "ran").exists()
