@@ -8,10 +8,11 @@ from typing import Any, ClassVar, Self
 
 from kalmanbandits.compilation import jit
 from kalmanbandits.errors import positive
+from kalmanbandits.learning.codes import check_window
 from kalmanbandits.policies.arm_levels import plain_score
 from kalmanbandits.policies.random import chance
 from kalmanbandits.policies.spec import Memory, Policy, Range, check_arms
-from kalmanbandits.policies.ubss import UBSS, check_window, predict, with_new_codes
+from kalmanbandits.policies.ubss import UBSS, predict, with_new_codes
 from kalmanbandits.policies.verbs import KERNELS, register_kernel
 from kalmanbandits.streams import POLICY, normal
 
