@@ -359,7 +359,7 @@ def texts(name: str, value: object, hint: str = "") -> list[str]:
     --------
     >>> texts("columns", "price")
     Traceback (most recent call last):
-    kalmanbandits.errors.InvalidType: columns must be a list of texts, got 'price'
+    kalmanbandits.errors.InvalidType: columns must be a list of names, got 'price'
     """
     try:
         found: list[object] = [None]
@@ -369,7 +369,7 @@ def texts(name: str, value: object, hint: str = "") -> list[str]:
         found = [None]
     given = [item for item in found if isinstance(item, str)]
     if len(given) < len(found):
-        raise InvalidType(f"{name} must be a list of texts, got {shown(value)}{_way(hint)}")
+        raise InvalidType(f"{name} must be a list of names, got {shown(value)}{_way(hint)}")
     return given
 
 

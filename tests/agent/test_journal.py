@@ -294,7 +294,7 @@ def test_bad_settings_are_refused_before_anything_is_made(tmp_path):
     }.items():  # fmt: skip
         with pytest.raises(InvalidArgument, match=f"{name} must"):
             kb.Agent.open(tmp_path / "journal", POLICY, **{name: bad})
-    with pytest.raises(InvalidArgument, match="path must be the path of a folder, got 7"):
+    with pytest.raises(InvalidArgument, match="path must be a path, got 7"):
         kb.Agent.open(7, POLICY)
     assert not (tmp_path / "journal").exists()
     with kb.Agent.open(tmp_path / "journal", POLICY, max_open=2) as agent:

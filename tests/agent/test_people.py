@@ -503,7 +503,7 @@ def test_warm_start_happens_as_a_whole_or_not_at_all(make, monkeypatch):
     agent.warm_start(Replay(np.ones((50, 3))))
     assert agent.rounds == 51
     for bad, message in (
-        (7, "replay must be a Replay"),
+        (7, "replay must be of type Replay"),
         (Replay(np.ones((5, 2))), "a column for each of the 3"),
     ):
         with pytest.raises(InvalidArgument, match=message):

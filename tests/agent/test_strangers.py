@@ -294,7 +294,7 @@ def test_pipes_devices_and_zeros_are_no_save_files(tmp_path):
             kb.Agent.load(path)
     with pytest.raises(IsADirectoryError):
         kb.Agent.load(tmp_path)
-    with pytest.raises(InvalidType, match="path must be a path or a binary file, got 7"):
+    with pytest.raises(InvalidType, match="source must be a path, got 7"):
         kb.Agent.load(7)
 
 

@@ -124,7 +124,7 @@ def test_what_was_predicted_is_what_a_filter_predicts() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(InvalidType, match="replay must be a Replay"):
+    with pytest.raises(InvalidType, match="replay must be of type Replay"):
         backtest(np.ones((3, 2)), {"UCB": UCB(arms=2)})  # type: ignore[arg-type]
     replay = Replay(NOISE)
     with pytest.raises(InvalidArgument, match="must have 2 arms, one for each column, got 3"):
@@ -143,7 +143,7 @@ def test_refusals() -> None:
         backtest(replay, {"UCB": UCB(arms=2)}, fitted=1499)
     with pytest.raises(InvalidType, match="left_out must be a dictionary"):
         backtest(replay, {"UCB": UCB(arms=2)}, left_out=["UBSS"])  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match="names must be a list of policies, got 'UCB'"):
+    with pytest.raises(InvalidArgument, match="names must be a list of names, got 'UCB'"):
         line_up(replay, "UCB")
     with pytest.raises(InvalidArgument, match="got none: no names"):
         line_up(replay, [])

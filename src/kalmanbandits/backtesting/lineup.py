@@ -57,7 +57,7 @@ def line_up(
     """
     check_replay(replay)
     if names is not None:
-        names = texts("names", names, "names of policies, such as ['UCB']")
+        names = texts("names", names, "of policies, such as ['UCB']")
     if system is not None:
         check_system(system)
     known = known_policies()

@@ -230,7 +230,7 @@ def _series(source: object, delimiter: str | None) -> tuple[str, dict[str, Any]]
         lengths = {len(cells) if isinstance(cells, Sized) else -1 for cells in source.values()}
         if len(lengths) != 1 or lengths == {-1} or not all(isinstance(name, str) for name in source):
             raise TableError(
-                f"log must have columns with names and of one length, got {shown(source)} "
+                f"log must have columns of one length, by their names, got {shown(source)} "
                 "(such as {'arm': ['a', 'b'], 'reward': [1.0, 2.0]})"
             )
         return "log", dict(source)

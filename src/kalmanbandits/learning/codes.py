@@ -13,6 +13,13 @@ from typing import Any
 from kalmanbandits.compilation import jit
 from kalmanbandits.errors import InvalidArgument, whole
 
+LONGEST = 2**14  # windows: the regression of one arm alone takes more than 1 GiB there
+
+
+def check_window(window: Any, hint: str) -> int:
+    """A window whose codes can be counted; whether their models fit into memory, the policy says."""
+    return whole("window", window, 1, hint, below=LONGEST)
+
 
 def encode(actions: Sequence[int], arms: int) -> int:
     """The code of a sequence of actions, oldest first.

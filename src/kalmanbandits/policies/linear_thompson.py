@@ -10,10 +10,11 @@ import numpy as np
 
 from kalmanbandits.compilation import Field, jit
 from kalmanbandits.errors import positive
+from kalmanbandits.learning.codes import check_window
 from kalmanbandits.policies.arm_levels import plain_score
 from kalmanbandits.policies.random import chance
 from kalmanbandits.policies.spec import Memory, Policy, Range, check_arms
-from kalmanbandits.policies.ubss import UBSS, check_window, predict_arm
+from kalmanbandits.policies.ubss import UBSS, predict_arm
 from kalmanbandits.policies.ubss_codes import with_new_codes
 from kalmanbandits.policies.verbs import KERNELS, register_kernel
 from kalmanbandits.streams import POLICY, normal

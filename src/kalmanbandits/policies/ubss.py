@@ -11,9 +11,9 @@ from typing import Any, Self
 import numpy as np
 
 from kalmanbandits.compilation import Field, jit
-from kalmanbandits.errors import InvalidArgument, one_of, positive, probability, shown, whole
+from kalmanbandits.errors import InvalidArgument, one_of, positive, probability, shown
 from kalmanbandits.filtering.kalman import correct, dot, quadratic
-from kalmanbandits.learning.codes import shift
+from kalmanbandits.learning.codes import check_window, shift
 from kalmanbandits.learning.level import centre_fields, start_centre, step_of_level
 from kalmanbandits.learning.ridge import staleness
 from kalmanbandits.policies.adaptive_ubss import AUTO, AdaptiveUBSS
@@ -34,7 +34,6 @@ from kalmanbandits.policies.verbs import register_kernel
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
 
 LAMBDA = 0.01  # of the default, in standard units
-LONGEST = 2**14  # windows: one arm alone needs more than 1 GiB there
 OPENING = 8  # rounds of the default
 
 
@@ -242,11 +241,6 @@ class UBSS(Policy):
     def grow(self, memory: Memory, larger: Self) -> Memory:
         """Codes are written anew for more arms; the models that came with them are untried."""
         return with_new_codes(memory, larger.memory(), self.window)
-
-
-def check_window(window: Any, hint: str) -> int:
-    """A window whose codes can be counted; whether they fit into memory, `Spec.check_size` says."""
-    return whole("window", window, 1, hint, below=LONGEST)
 
 
 # What may be written is what `__init__` takes and the word "auto", not the `**parameters` of `__new__`.

@@ -67,8 +67,8 @@ class Replay:
         header = None if header is None else truth("header", header)
         if delimiter is not None:
             one_character(delimiter)
-        columns = None if columns is None else texts("columns", columns, "names of columns")
-        drop = None if drop is None else texts("drop", drop, "names of columns")
+        columns = None if columns is None else texts("columns", columns, "of columns")
+        drop = None if drop is None else texts("drop", drop, "of columns")
         index = None if index is None else instance("index", index, str, "the name of a column")
         name = str(table) if isinstance(table, (str, os.PathLike)) else "table"
         found = check_table(_read(table, Wanted(columns, drop, index), delimiter, header), name)

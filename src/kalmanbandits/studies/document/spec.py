@@ -249,7 +249,7 @@ def library_study(name: str) -> Path:
     known = sorted(path.stem for path in folder.glob("*.toml"))
     if not isinstance(name, str) or name not in known:
         hint = nearest(name, known)
-        raise StudyError(f"name must be that of a study of the library, got {shown(name)}{hint}")
+        raise StudyError(f"study must be a TOML file or one of {known}, got {shown(name)}{hint}")
     return folder / f"{name}.toml"
 
 
