@@ -1,0 +1,169 @@
+"""Mutants: a module with one thing changed. Made from its syntax tree, put in place of the sound module."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import inspect
+import sys
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+SOURCE = Path(__file__).resolve().parents[1] / "src" / "kalmanbandits"
+
+SWAPS: dict[type, type] = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.Mult, ast.Pow: ast.Mult, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.And: ast.Or, ast.Or: ast.And, ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
+}  # fmt: skip
+
+
+class Mutant(NamedTuple):
+    """One change of one module. `place` is the function it is in, or the class, or ""."""
+
+    file: str
+    place: str
+    line: int
+    change: str
+    tree: ast.Module
+
+    def __str__(self) -> str:
+        return f"{self.file}, {self.place or 'module'}: {self.change}"
+
+
+def mutants(file: str) -> Iterator[Mutant]:
+    """Every change of a module, one at a time."""
+    tree = ast.parse((SOURCE / file).read_text())
+    places = dict(_places(tree, ""))
+    for number, node in enumerate(ast.walk(tree)):
+        for variant, change in enumerate(_changes(node, _silent(tree))):
+            other = copy.deepcopy(tree)
+            twin = next(n for i, n in enumerate(ast.walk(other)) if i == number)
+            before = _brief(twin)
+            list(_changes(twin, _silent(other)))[variant].apply()
+            text = change.what if change.what.startswith("without") else f"{before} → {_brief(twin)}"
+            yield Mutant(file, places.get(id(node), ""), getattr(node, "lineno", 0), text, other)
+
+
+def _places(node: ast.AST, place: str) -> Iterator[tuple[int, str]]:
+    """The qualified name of the innermost function or class that each node is in."""
+    for child in ast.iter_child_nodes(node):
+        named = isinstance(child, (ast.FunctionDef, ast.ClassDef))
+        inside = f"{place}.{child.name}".lstrip(".") if named else place  # type: ignore[attr-defined]
+        yield id(child), inside
+        yield from _places(child, inside)
+
+
+def _brief(node: ast.AST) -> str:
+    """The first line of a piece of code."""
+    return ast.unparse(node).split("\n")[0][:90]
+
+
+def _silent(tree: ast.AST) -> set[int]:
+    """What is not the algorithm: annotations, decorators, docstrings, messages, imports."""
+    found: set[int] = set()
+
+    def hush(node: ast.AST | None) -> None:
+        found.update(id(n) for n in ast.walk(node)) if node is not None else None
+
+    for node in ast.walk(tree):
+        hush(getattr(node, "annotation", None))
+        hush(getattr(node, "returns", None))
+        for decorator in getattr(node, "decorator_list", []):
+            hush(decorator)
+        if isinstance(node, (ast.Import, ast.ImportFrom, ast.Raise)):
+            hush(node)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            hush(node)
+    return found
+
+
+class _Change(NamedTuple):
+    what: str
+    apply: Callable[[], None]
+
+
+def _changes(node: ast.AST, quiet: set[int]) -> Iterator[_Change]:
+    """The changes that can be made to a node itself."""
+    if id(node) in quiet:
+        return
+
+    def put(name: str, value: Any) -> Callable[[], None]:
+        return lambda: setattr(node, name, value)
+
+    if isinstance(node, (ast.BinOp, ast.AugAssign, ast.BoolOp)) and type(node.op) in SWAPS:
+        yield _Change("operator", put("op", SWAPS[type(node.op)]()))
+    if isinstance(node, ast.Compare) and type(node.ops[0]) in SWAPS:
+        yield _Change("comparison", put("ops", [SWAPS[type(node.ops[0])](), *node.ops[1:]]))
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        yield _Change("sign", put("op", ast.UAdd()))
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        yield _Change("sign", put("operand", ast.UnaryOp(ast.Not(), node.operand)))
+    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        yield _Change("constant", put("value", node.value + 1))
+    if isinstance(node, ast.Constant) and type(node.value) is bool:
+        yield _Change("constant", put("value", not node.value))
+    if isinstance(node, (ast.If, ast.While, ast.IfExp)) and not _is_swapped_whole(node.test):
+        yield _Change("condition", put("test", ast.UnaryOp(ast.Not(), node.test)))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("min", "max"):
+        yield _Change(
+            "min, max", put("func", ast.Name({"min": "max", "max": "min"}[node.func.id], ast.Load()))
+        )
+    for name in ("body", "orelse"):
+        block = getattr(node, name, None)
+        if isinstance(block, list):
+            for place, statement in enumerate(block):
+                if isinstance(statement, (ast.AugAssign, ast.Expr, ast.Break)) and id(statement) not in quiet:
+                    yield _Change(f"without {_brief(statement)}", _without(block, place))
+
+
+def _is_swapped_whole(test: ast.expr) -> bool:
+    """Whether a mutant of the test itself is its negation."""
+    if isinstance(test, ast.UnaryOp):
+        return isinstance(test.op, ast.Not)
+    opposites = (ast.Eq, ast.NotEq, ast.Is, ast.IsNot, ast.In, ast.NotIn)
+    return isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], opposites)
+
+
+def _without(block: list[ast.stmt], place: int) -> Callable[[], None]:
+    return lambda: block.__setitem__(place, ast.copy_location(ast.Pass(), block[place]))
+
+
+def exchange(mutant: Mutant) -> None:
+    """Give the functions and constants of the module what the mutant has in their places."""
+    module = sys.modules["kalmanbandits." + mutant.file.removesuffix(".py").replace("/", ".")]
+    changed = types.ModuleType(module.__name__)
+    changed.__dict__["__file__"] = module.__file__
+    exec(compile(ast.fix_missing_locations(mutant.tree), str(module.__file__), "exec"), changed.__dict__)
+    _exchange_members(module, changed, module.__name__)
+
+
+def _exchange_members(old: Any, new: Any, module: str) -> None:
+    for name, value in list(vars(new).items()):
+        there = vars(old).get(name)
+        if isinstance(value, type) and value.__module__ == module and isinstance(there, type):
+            _exchange_members(there, value, module)
+        elif (function := _function(value)) is not None and (sound := _function(there)) is not None:
+            if function.__module__ == module:
+                sound.__code__, sound.__defaults__ = function.__code__, function.__defaults__
+                sound.__kwdefaults__ = function.__kwdefaults__
+        elif isinstance(value, (int, float, str, tuple)) and not name.startswith("__") and value != there:
+            for importer in [old, *_modules_with(name, there)]:
+                setattr(importer, name, value)
+
+
+def _modules_with(name: str, value: object) -> list[types.ModuleType]:
+    """The modules of the package that have imported a constant."""
+    ours = [module for key, module in sys.modules.items() if key.startswith("kalmanbandits.")]
+    return [module for module in ours if vars(module).get(name) is value and value is not None]
+
+
+def _function(value: Any) -> Any:
+    """The plain function inside a property, a class method or a wrapper."""
+    value = getattr(value, "fget", None) or getattr(value, "func", None) or value
+    value = getattr(value, "__func__", value)
+    value = inspect.unwrap(value) if callable(value) else value
+    return value if isinstance(value, types.FunctionType) else None
