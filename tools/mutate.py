@@ -2,12 +2,12 @@
 
     python tools/mutate.py [MODULE …] [--processes 1] [--sample 50] [--budget 10]
 
-Kernels run in plain Python for this (NUMBA_DISABLE_JIT=1). One process collects the tests and forks. First it
-runs every test alone, to see which functions of the module it calls and what it takes; a test that takes longer
-than `LONGEST` in plain Python is left out. Each mutant is then a fork in which the changed function is exchanged, and
-runs the tests that call this function: those first that noticed others in it, then the quickest, until one
-fails or the budget of seconds is spent. (mutmut leaves decorated functions alone, and every kernel is one;
-cosmic-ray starts a process for each mutant and needs a library under the LGPL.)
+Kernels run in plain Python for this (NUMBA_DISABLE_JIT=1). One process collects the tests and forks. First
+it runs every test alone, to see which functions of the modules it calls and what it takes; a test that takes
+longer than `LONGEST` in plain Python is left out. Each mutant is then a fork in which the changed function is
+exchanged. It runs the tests that call this function, those first that noticed others in it, then the
+quickest, until one fails or the budget of seconds is spent. (mutmut leaves decorated functions alone, and
+every kernel is one; cosmic-ray starts a process for each mutant and needs a library under the LGPL.)
 
 What is left is compared with `tools/mutants.md`, where each mutant that cannot be noticed is explained. The
 exit code counts those that are not, and explanations that no longer hold.

@@ -1,4 +1,4 @@
-"""UBSS written a second time: dictionaries instead of codes, direct solves or covariances instead of factors."""
+"""UBSS written a second time: dictionaries for codes, direct solves or covariances for factors."""
 
 from __future__ import annotations
 

@@ -109,16 +109,16 @@ def test_on_the_papers_family_linear_thompson_plays_what_its_rule_written_a_seco
     assert tried > 900
 
 
-# Regret per round over 10⁴ rounds at θ/π = 0, 1/4, 1/2, 5/8, 1, as rough prototypes had it. For LARL at 5/8 it
-# was 11.7; an implementation in plain NumPy, with a start of its own, agrees with ours on 7.
+# Regret per round over 10⁴ rounds at θ/π = 0, 1/4, 1/2, 5/8, 1, as rough prototypes had it. For LARL at 5/8
+# it was 11.7; an implementation in plain NumPy, with a start of its own, agrees with ours on 7.
 ANGLES = (0.0, 0.25, 0.5, 0.625, 1.0)
 ROUGH = {
     "LARL": (LARL(arms=2, lags=3, scale=1.0), (38.4, 4.2, 7.5, 7.0, 5.0)),
     "LinearThompson": (LinearThompson(arms=2, window=2), (21.4, 2.1, 16.1, 3.2, 2.5)),
     "SlidingWindowUCB": (SlidingWindowUCB(arms=2, window=10, scale=1.0), (23.8, 76.9, 91.7, 95.2, 94.8)),
 }
-# Where ours is defined otherwise and the numbers differ: the prototype of LARL opened in the order of the arms,
-# which shows little of a system of period 4; that of LinearThompson knew that the level is 0.
+# Where ours is defined otherwise and the numbers differ: the prototype of LARL opened in the order of the
+# arms, which shows little of a system of period 4; that of LinearThompson knew that the level is 0.
 OURS = {("LARL", 0.5): 3.5, ("LinearThompson", 0.0): 27.4, ("LinearThompson", 1.0): 5.1}
 
 
