@@ -21,6 +21,9 @@ SWAPS: dict[type, type] = {
 }  # fmt: skip
 
 
+ENOUGH = 14  # letters
+
+
 class Mutant(NamedTuple):
     """One change of one module. `place` is the function it is in, or the class, or ""."""
 
@@ -37,15 +40,30 @@ class Mutant(NamedTuple):
 def mutants(file: str) -> Iterator[Mutant]:
     """Every change of a module, one at a time."""
     tree = ast.parse((SOURCE / file).read_text())
-    places = dict(_places(tree, ""))
+    places, parents = dict(_places(tree, "")), _parents(tree)
     for number, node in enumerate(ast.walk(tree)):
         for variant, change in enumerate(_changes(node, _silent(tree))):
             other = copy.deepcopy(tree)
             twin = next(n for i, n in enumerate(ast.walk(other)) if i == number)
-            before = _brief(twin)
+            shown = _shown(twin, _parents(other))
+            before = _brief(shown)
             list(_changes(twin, _silent(other)))[variant].apply()
-            text = change.what if change.what.startswith("without") else f"{before} → {_brief(twin)}"
-            yield Mutant(file, places.get(id(node), ""), getattr(node, "lineno", 0), text, other)
+            text = change.what if change.what.startswith("without") else f"{before} → {_brief(shown)}"
+            place = places.get(id(node)) or places.get(id(parents.get(id(node))), "")
+            yield Mutant(file, place, getattr(node, "lineno", 0), text, other)
+
+
+def _parents(tree: ast.AST) -> dict[int, ast.AST]:
+    return {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+
+
+def _shown(node: ast.AST, parents: dict[int, ast.AST]) -> ast.AST:
+    """The node, or as much around it as tells it from its like in the same function."""
+    while (
+        isinstance(node, ast.expr) and len(_brief(node)) < ENOUGH and isinstance(parents[id(node)], ast.expr)
+    ):
+        node = parents[id(node)]
+    return node
 
 
 def _places(node: ast.AST, place: str) -> Iterator[tuple[int, str]]:
