@@ -38,7 +38,7 @@ ROOT = Path(__file__).resolve().parents[1]
 EXPLAINED = ROOT / "tools" / "mutants.md"
 # Where the tests are that should notice a change: those of the module itself.
 TESTS: dict[str, list[str]] = {
-    "filtering": ["tests/filtering"],
+    "filtering": ["tests/filtering", "src/kalmanbandits/filtering"],
     "simulation": ["tests/simulation/test_rounds.py"],
     "policies": [
         "tests/policies",

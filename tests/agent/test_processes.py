@@ -92,7 +92,8 @@ def forgetful(path):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("durable", [False, True])
-def test_children_forked_while_threads_work_go_on(durable, tmp_path):
+def test_children_forked_while_threads_work_go_on(durable, tmp_path, monkeypatch):
+    monkeypatch.setattr(forking, "PATIENCE", 300.0)  # of a busy machine: else the child is told, and stops
     many = {"max_open": 10**6}  # a thread may wait for long while others go on
     agent = kb.Agent.open(tmp_path / "journal", POLICY, **many) if durable else kb.Agent(POLICY, **many)
     stop, failures = threading.Event(), []
