@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-import copy
 import inspect
+import itertools
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -31,26 +31,37 @@ class Mutant(NamedTuple):
     place: str
     line: int
     change: str
-    tree: ast.Module
+    node: int  # its place in `ast.walk`
+    variant: int  # among the changes of the node
 
     def __str__(self) -> str:
         return f"{self.file}, {self.place or 'module'}: {self.change}"
 
+    def tree(self) -> ast.Module:
+        """The changed module."""
+        tree = _parse(self.file)
+        quiet = _silent(tree)
+        node = next(itertools.islice(ast.walk(tree), self.node, None))
+        next(itertools.islice(_changes(node, quiet), self.variant, None)).apply()
+        return tree
+
+
+def _parse(file: str) -> ast.Module:
+    return ast.parse((SOURCE / file).read_text())
+
 
 def mutants(file: str) -> Iterator[Mutant]:
     """Every change of a module, one at a time."""
-    tree = ast.parse((SOURCE / file).read_text())
-    places, parents = dict(_places(tree, "")), _parents(tree)
-    for number, node in enumerate(ast.walk(tree)):
-        for variant, change in enumerate(_changes(node, _silent(tree))):
-            other = copy.deepcopy(tree)
-            twin = next(n for i, n in enumerate(ast.walk(other)) if i == number)
-            shown = _shown(twin, _parents(other))
+    tree = _parse(file)
+    places, parents, quiet = dict(_places(tree, "")), _parents(tree), _silent(tree)
+    for number, node in enumerate(list(ast.walk(tree))):
+        shown = _shown(node, parents)
+        for variant, change in enumerate(list(_changes(node, quiet))):
             before = _brief(shown)
-            list(_changes(twin, _silent(other)))[variant].apply()
+            change.apply()
             text = change.what if change.what.startswith("without") else f"{before} → {_brief(shown)}"
-            place = places.get(id(node)) or places.get(id(parents.get(id(node))), "")
-            yield Mutant(file, place, getattr(node, "lineno", 0), text, other)
+            change.undo()
+            yield Mutant(file, places.get(id(node), ""), getattr(node, "lineno", 0), text, number, variant)
 
 
 def _parents(tree: ast.AST) -> dict[int, ast.AST]:
@@ -102,6 +113,7 @@ def _silent(tree: ast.AST) -> set[int]:
 class _Change(NamedTuple):
     what: str
     apply: Callable[[], None]
+    undo: Callable[[], None]
 
 
 def _changes(node: ast.AST, quiet: set[int]) -> Iterator[_Change]:
@@ -109,33 +121,33 @@ def _changes(node: ast.AST, quiet: set[int]) -> Iterator[_Change]:
     if id(node) in quiet:
         return
 
-    def put(name: str, value: Any) -> Callable[[], None]:
-        return lambda: setattr(node, name, value)
+    def put(what: str, name: str, value: object) -> _Change:
+        before = getattr(node, name)
+        return _Change(what, lambda: setattr(node, name, value), lambda: setattr(node, name, before))
 
     if isinstance(node, (ast.BinOp, ast.AugAssign, ast.BoolOp)) and type(node.op) in SWAPS:
-        yield _Change("operator", put("op", SWAPS[type(node.op)]()))
+        yield put("operator", "op", SWAPS[type(node.op)]())
     if isinstance(node, ast.Compare) and type(node.ops[0]) in SWAPS:
-        yield _Change("comparison", put("ops", [SWAPS[type(node.ops[0])](), *node.ops[1:]]))
+        yield put("comparison", "ops", [SWAPS[type(node.ops[0])](), *node.ops[1:]])
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        yield _Change("sign", put("op", ast.UAdd()))
+        yield put("sign", "op", ast.UAdd())
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        yield _Change("sign", put("operand", ast.UnaryOp(ast.Not(), node.operand)))
+        yield put("sign", "operand", ast.UnaryOp(ast.Not(), node.operand))
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        yield _Change("constant", put("value", node.value + 1))
+        yield put("constant", "value", node.value + 1)  # type: ignore[operator]
     if isinstance(node, ast.Constant) and type(node.value) is bool:
-        yield _Change("constant", put("value", not node.value))
+        yield put("constant", "value", not node.value)
     if isinstance(node, (ast.If, ast.While, ast.IfExp)) and not _is_swapped_whole(node.test):
-        yield _Change("condition", put("test", ast.UnaryOp(ast.Not(), node.test)))
+        yield put("condition", "test", ast.UnaryOp(ast.Not(), node.test))
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("min", "max"):
-        yield _Change(
-            "min, max", put("func", ast.Name({"min": "max", "max": "min"}[node.func.id], ast.Load()))
-        )
+        yield put("min, max", "func", ast.Name({"min": "max", "max": "min"}[node.func.id], ast.Load()))
     for name in ("body", "orelse"):
         block = getattr(node, name, None)
         if isinstance(block, list):
             for place, statement in enumerate(block):
                 if isinstance(statement, (ast.AugAssign, ast.Expr, ast.Break)) and id(statement) not in quiet:
-                    yield _Change(f"without {_brief(statement)}", _without(block, place))
+                    without = [*block[:place], ast.copy_location(ast.Pass(), statement), *block[place + 1 :]]
+                    yield put(f"without {_brief(statement)}", name, without)
 
 
 def _is_swapped_whole(test: ast.expr) -> bool:
@@ -146,16 +158,12 @@ def _is_swapped_whole(test: ast.expr) -> bool:
     return isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], opposites)
 
 
-def _without(block: list[ast.stmt], place: int) -> Callable[[], None]:
-    return lambda: block.__setitem__(place, ast.copy_location(ast.Pass(), block[place]))
-
-
 def exchange(mutant: Mutant) -> None:
     """Give the functions and constants of the module what the mutant has in their places."""
     module = sys.modules["kalmanbandits." + mutant.file.removesuffix(".py").replace("/", ".")]
     changed = types.ModuleType(module.__name__)
     changed.__dict__["__file__"] = module.__file__
-    exec(compile(ast.fix_missing_locations(mutant.tree), str(module.__file__), "exec"), changed.__dict__)
+    exec(compile(ast.fix_missing_locations(mutant.tree()), str(module.__file__), "exec"), changed.__dict__)
     _exchange_members(module, changed, module.__name__)
 
 

@@ -96,7 +96,7 @@ class Loop:
                 self._look_at(session, item, path)
             os.waitpid(child, 0)
             if not path.exists():
-                print(f"left out, too long in plain Python: {item.nodeid}")
+                print(f"left out, too long in plain Python: {item.nodeid}", flush=True)
                 continue
             seconds, called, failed = pickle.loads(path.read_bytes())
             if failed:
