@@ -36,21 +36,56 @@ from mutants import SOURCE, Mutant, exchange, mutants
 
 ROOT = Path(__file__).resolve().parents[1]
 EXPLAINED = ROOT / "tools" / "mutants.md"
-# Where the tests are that should notice a change: those of the module itself.
-TESTS: dict[str, list[str]] = {
-    "filtering": ["tests/filtering", "src/kalmanbandits/filtering"],
-    "simulation": ["tests/simulation/test_rounds.py"],
-    "policies": [
-        "tests/policies",
-        "tests/contracts",
-        "--ignore=tests/policies/test_learned_kalman.py",
-        "-k",
-        "not test_contract",
-    ],  # the contract takes minutes in plain Python
-}
-# The learner's kernel is a module of its own size: name it to play its mutants.
-LEFT_OUT = ("policies/learned_kalman.py", "policies/learned_kalman_kernel.py")
-LONGEST = 2.5  # seconds of the processor
+# Modules, and the tests that should notice a change in them: their own.
+GROUPS: list[tuple[list[str], list[str]]] = [
+    (["simulation/rounds.py"], ["tests/simulation/test_rounds.py"]),
+    (
+        ["filtering/kalman.py", "filtering/modified.py", "filtering/window.py"],
+        ["tests/filtering", "src/kalmanbandits/filtering"],
+    ),
+    (
+        [f"policies/{name}.py" for name in ("spec", "verbs", "plain", "random", "known_system")],
+        [
+            "tests/contracts",
+            "tests/policies/test_plain.py",
+            "tests/agent/test_arms.py",
+            "-k",
+            "not contract[",
+        ],
+    ),
+    (
+        [f"policies/{name}.py" for name in ("ucb", "sliding_window_ucb", "deviation")],
+        ["tests/policies/test_comparators.py"],
+    ),
+    (
+        [
+            f"policies/{name}.py"
+            for name in (
+                "discounted_ucb",
+                "discounted_thompson",
+                "sliding_window_thompson",
+                "rexp3",
+                "kf_manb",
+            )
+        ],
+        ["tests/policies/test_forgetting.py"],
+    ),
+    (
+        [f"policies/kalman_{name}.py" for name in ("greedy", "ucb", "thompson", "lookahead")],
+        ["tests/policies/test_kalman_policies.py", "tests/policies/test_thompson.py"],
+    ),
+    (
+        [f"policies/{name}.py" for name in ("ubss", "ubss_given", "standard_units", "arm_levels")],
+        ["tests/policies/test_ubss.py", "tests/agent/test_arms.py"],
+    ),
+    (["policies/linear_thompson.py"], ["tests/policies/test_thompson.py", "tests/agent/test_arms.py"]),
+    (["policies/adaptive_ubss.py"], ["tests/policies/test_adaptive_ubss.py"]),
+    (
+        ["policies/larl.py", "policies/ar_ucb.py"],
+        ["tests/policies/test_autoregressive.py", "tests/agent/test_arms.py"],
+    ),
+]
+LONGEST = 5.0  # seconds of the processor
 PATIENCE = 4.0  # times what a test takes with the sound module: a loop that never ends is noticed too
 SEED = 12  # of the sample
 
@@ -196,16 +231,6 @@ def explanations() -> dict[str, str]:
     }
 
 
-def default_modules() -> list[str]:
-    """Every module of policies and filtering, and the round."""
-    found = [
-        f"{folder}/{path.name}"
-        for folder in ("filtering", "policies")
-        for path in sorted((SOURCE / folder).glob("*.py"))
-    ]
-    return [*(file for file in found if file not in LEFT_OUT), "simulation/rounds.py"]
-
-
 def sampled(file: str, count: int) -> list[Mutant]:
     """Mutants of a module in order of its lines: all, or `count` of them by a fixed seed."""
     every = list(mutants(file))
@@ -244,21 +269,23 @@ def play(files: list[str], tests: list[str], options: Any) -> int:
 def main() -> int:
     """Play all mutants; the number of unexplained survivors is the exit code, at most 100."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("modules", nargs="*", default=default_modules(), help="such as filtering/kalman.py")
+    parser.add_argument("modules", nargs="*", help="such as filtering/kalman.py; all of `GROUPS` by default")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument(
         "--sample", type=int, default=0, help="so many mutants of each module, by a fixed seed"
     )
-    parser.add_argument("--budget", type=float, default=10.0, help="seconds of tests for each mutant")
+    parser.add_argument("--budget", type=float, default=5.0, help="seconds of tests for each mutant")
     options = parser.parse_args()
     os.chdir(ROOT)
     import numba
 
     assert numba.config.DISABLE_JIT, "set NUMBA_DISABLE_JIT=1: compiled mutants would take hours"
+    unknown = set(options.modules) - {file for files, _ in GROUPS for file in files}
+    assert not unknown, f"no tests are named for {unknown}: put them into GROUPS"
     wrong = 0
-    for folder, tests in TESTS.items():
-        files = [file for file in options.modules if file.startswith(folder + "/")]
-        wrong += play(files, tests, options) if files else 0
+    for files, tests in GROUPS:
+        chosen = [file for file in files if file in (options.modules or files)]
+        wrong += play(chosen, tests, options) if chosen else 0
     return min(wrong, 100)
 
 
