@@ -143,7 +143,7 @@ def _changes(node: ast.AST, quiet: set[int]) -> Iterator[_Change]:
         yield put("min, max", "func", ast.Name({"min": "max", "max": "min"}[node.func.id], ast.Load()))
     for name in ("body", "orelse"):
         block = getattr(node, name, None)
-        if isinstance(block, list):
+        if isinstance(block, list) and not isinstance(node, ast.Module):  # what a module does once is done
             for place, statement in enumerate(block):
                 if isinstance(statement, (ast.AugAssign, ast.Expr, ast.Break)) and id(statement) not in quiet:
                     without = [*block[:place], ast.copy_location(ast.Pass(), statement), *block[place + 1 :]]

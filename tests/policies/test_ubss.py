@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import re
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from plain_ubss import PlainDefault, PlainUBSS
 from kalmanbandits import Agent, simulate
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.filtering.window import optimal_window
-from kalmanbandits.learning.codes import decode
+from kalmanbandits.learning.codes import decode, encode
 from kalmanbandits.policies import UBSS, Random
 from kalmanbandits.policies.verbs import learn_once
 from kalmanbandits.systems import rotation
@@ -167,7 +169,7 @@ def test_under_random_actions_the_ridge_converges_to_the_window_optimal_predicto
 
 
 def test_a_window_too_large_for_memory_is_refused_with_the_way_out():
-    with pytest.raises(InvalidArgument, match=r"at most 1 GiB.*need [\d.,]+ GiB \(.*fits 20 arms is 4\)"):
+    with pytest.raises(InvalidArgument, match=r"at most 1 GiB.*need 18\.1 GiB \(.*fits 20 arms is 4\)"):
         UBSS(arms=20, window=5)
     with pytest.raises(InvalidArgument, match="no window fits so many arms"):
         UBSS(arms=20_000, window=1)
@@ -177,6 +179,52 @@ def test_a_window_too_large_for_memory_is_refused_with_the_way_out():
         UBSS(arms=2, window=5000)
     assert UBSS(arms=2, window=17).dtype().itemsize < 2**30
     assert UBSS(arms=20, window=3).dtype().itemsize < 2**30
+
+
+@pytest.mark.parametrize("arms", [2, 3, 7, 20, 100, 1000])
+def test_the_window_that_the_refusal_names_is_the_largest_that_fits(arms):
+    with pytest.raises(InvalidArgument) as refusal:
+        UBSS(arms=arms, window=100)
+    largest = int(re.findall(r"fits \d+ arms is (\d+)", str(refusal.value))[0])
+    assert UBSS(arms=arms, window=largest).models == arms ** (largest + 1)
+    with pytest.raises(InvalidArgument, match="at most 1 GiB"):
+        UBSS(arms=arms, window=largest + 1)
+
+
+def test_lambda_is_one_where_constants_are_given_and_is_learned_where_not():
+    assert [UBSS(arms=2, bonus=bonus).lambda_ for bonus in ("printed", "gaussian")] == [1.0, 1.0]
+    assert [UBSS(arms=2, bonus=bonus).lambda_ for bonus in ("scaled", "none")] == [None, None]
+
+
+def test_added_arms_leave_every_model_where_its_code_is():
+    """Three arms and a window of 2: nine codes, which are others among four arms."""
+    spec, larger = UBSS(arms=3, window=2), UBSS(arms=4, window=2)
+    memory, rng = spec.memory(), np.random.default_rng(4)
+    for arm in rng.integers(3, size=300):
+        learn_once(memory, int(arm), float(rng.standard_normal() + arm))
+    grown = spec.grow(memory, larger)
+    for code in itertools.product(range(3), repeat=2):
+        old, new = memory[0], grown[0]
+        for name in ("G", "D", "N", "last"):
+            np.testing.assert_array_equal(new[name][encode(code, 4), :3], old[name][encode(code, 3)])
+        assert new["visits"][encode(code, 4)] == old["visits"][encode(code, 3)] > 0
+    assert grown["N"].sum() == memory["N"].sum()
+    assert decode(int(grown["code"][0]), 4, 2) == decode(int(memory["code"][0]), 3, 2)
+
+
+@pytest.mark.parametrize("delta_e", [0.5, 0.95])
+def test_the_width_of_a_model_that_has_seen_little(delta_e):
+    """With a large δ_e the logarithm in e(N) is small at first."""
+    spec = UBSS(arms=2, window=1, bonus="printed", delta_e=delta_e, B_c=1e-6, B_G=1e-6, lambda_=50.0)
+    agent, plain = Agent(spec, seed=4), PlainUBSS(spec)
+    for t in range(30):
+        if t >= 1:
+            truth = [plain.index(a) for a in range(2)]
+            np.testing.assert_allclose(agent.explain().index, truth, rtol=1e-8, atol=1e-8)
+        arm = agent.select()
+        reward = math.sin(t + arm)
+        agent.update(arm, reward)
+        plain.learn(arm, reward)
 
 
 def test_as_printed_takes_the_paper_literally():
