@@ -36,6 +36,9 @@ from mutants import SOURCE, Mutant, exchange, mutants
 
 ROOT = Path(__file__).resolve().parents[1]
 EXPLAINED = ROOT / "tools" / "mutants.md"
+# Every policy: what it declares, what its memory may hold, arms added. (`test_contract` takes minutes here.)
+ALL = ["tests/policies/test_declarations.py", "tests/contracts", "tests/agent/test_arms.py"]
+ALL += ["--deselect=tests/contracts/test_policies.py::test_contract"]
 # Modules, and the tests that should notice a change in them: their own.
 GROUPS: list[tuple[list[str], list[str]]] = [
     (["simulation/rounds.py"], ["tests/simulation/test_rounds.py"]),
@@ -46,36 +49,43 @@ GROUPS: list[tuple[list[str], list[str]]] = [
     (
         [f"policies/{name}.py" for name in ("spec", "verbs", "plain", "random", "known_system")],
         [
-            "tests/contracts",
-            "--deselect=tests/contracts/test_policies.py::test_contract",  # minutes in plain Python
-            "tests/policies/test_plain.py",
-            "tests/agent/test_arms.py",
+            *ALL,
+            *("tests/policies/test_plain.py", "tests/policies/test_comparators.py"),
+            *(
+                "tests/policies/test_kalman_policies.py",
+                "tests/simulation/test_rounds.py",
+                "tests/test_agent.py",
+            ),
         ],
     ),
     (
         [f"policies/{name}.py" for name in ("ucb", "sliding_window_ucb", "deviation")],
-        ["tests/policies/test_comparators.py"],
+        [*ALL, "tests/policies/test_comparators.py"],
     ),
     (
         [
             *("policies/discounted_ucb.py", "policies/discounted_thompson.py", "policies/kf_manb.py"),
             *("policies/sliding_window_thompson.py", "policies/rexp3.py"),
         ],
-        ["tests/policies/test_forgetting.py"],
+        [*ALL, "tests/policies/test_forgetting.py"],
     ),
     (
         [f"policies/kalman_{name}.py" for name in ("greedy", "ucb", "thompson", "lookahead")],
-        ["tests/policies/test_kalman_policies.py", "tests/policies/test_thompson.py"],
+        [*ALL, "tests/policies/test_kalman_policies.py", "tests/policies/test_thompson.py"],
     ),
     (
         [f"policies/{name}.py" for name in ("ubss", "ubss_given", "standard_units", "arm_levels")],
-        ["tests/policies/test_ubss.py", "tests/agent/test_arms.py"],
+        [
+            *ALL,
+            *("tests/policies/test_ubss.py", "tests/policies/test_standard_units.py"),
+            "tests/policies/test_adaptive_ubss.py",
+        ],
     ),
-    (["policies/linear_thompson.py"], ["tests/policies/test_thompson.py", "tests/agent/test_arms.py"]),
-    (["policies/adaptive_ubss.py"], ["tests/policies/test_adaptive_ubss.py"]),
+    (["policies/linear_thompson.py"], [*ALL, "tests/policies/test_thompson.py"]),
+    (["policies/adaptive_ubss.py"], [*ALL, "tests/policies/test_adaptive_ubss.py"]),
     (
         ["policies/larl.py", "policies/ar_ucb.py"],
-        ["tests/policies/test_autoregressive.py", "tests/agent/test_arms.py"],
+        [*ALL, "tests/policies/test_autoregressive.py"],
     ),
 ]
 LONGEST = 5.0  # seconds of the processor

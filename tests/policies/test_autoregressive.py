@@ -138,10 +138,10 @@ def test_larl_equals_its_rule_written_a_second_time(changes, gaps):
 
 @pytest.mark.parametrize("gaps", [False, True])
 @pytest.mark.parametrize(
-    "changes", [{}, {"scale": 2.0, "sigma": 0.5, "m": 3.0, "lambda_": 0.3, "delta": 0.05}]
+    "changes", [{}, {"lags": 3}, {"scale": 2.0, "sigma": 0.5, "m": 3.0, "lambda_": 0.3, "delta": 0.05}]
 )
 def test_ar_ucb_equals_its_rule_written_a_second_time(changes, gaps):
-    compare(ARUCB(arms=K, lags=2, **changes), 6, gaps)
+    compare(ARUCB(arms=K, **{"lags": 2, **changes}), 6, gaps)
 
 
 def test_auto_finds_the_order_of_an_autoregression():

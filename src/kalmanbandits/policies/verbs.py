@@ -171,7 +171,7 @@ def select(memory: Any, scores: Any, available: Any, key: Any, round: Any) -> An
 
 @routine
 def _one_of_tied(memory: Any, scores: Any, available: Any, threshold: Any, key: Any, round: Any) -> Any:
-    """One of the arms whose index reaches the threshold: the first where the policy says so, or by address."""
+    """One of the arms whose index reaches the threshold: the first if the policy says so, else by address."""
     tied, first = 0, -1
     for a in range(available.shape[0]):
         if available[a] and scores[a, 2] >= threshold:
