@@ -4,6 +4,9 @@ PYTHON ?= python3
 VENV ?= .venv
 WORKERS ?= 2
 MINUTES ?= 10
+PASSES ?= 10
+SEED ?= 0
+BUCKET ?= module
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
@@ -16,7 +19,7 @@ COMPILE := pip compile --quiet --universal --fork-strategy fewest --python-versi
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce figure check format test test-oldest docs fuzz attack mutate soak audit-source audit count gpu-code \
+.PHONY: help setup reproduce figure check format test test-random test-oldest docs fuzz attack mutate soak audit-source audit count gpu-code \
 	gpu-golden bench bench-peers bench-gpu bench-regret bench-windows bench-intervals gallery golden lock clean
 
 help: ## list the targets
@@ -61,6 +64,14 @@ $(OLDEST): pyproject.toml
 		buffalo-gym uv
 	$(UV) pip install --quiet --python $(VENV)/oldest/bin/python --no-deps --no-build-isolation --editable .
 	touch $@
+
+test-random: setup ## the tests PASSES times (default 10) in random order, with 1, 2 and 4 workers in turn; SEED=1
+	for pass in $$(seq $(PASSES)); do \
+		set -- 4 1 2; shift $$((pass % 3)); \
+		echo "pass $$pass: --random-order-seed=$$(($(SEED) + pass)) -n $$1"; \
+		$(BIN)/python -m pytest -n $$1 --dist worksteal --random-order-bucket=$(BUCKET) \
+			--random-order-seed=$$(($(SEED) + pass)) $(ARGS) || exit 1; \
+	done
 
 test-oldest: $(STAMP) $(OLDEST) ## the tests on the oldest versions that pyproject.toml allows; make setup PYTHON=python3.13 for the newest
 	$(VENV)/oldest/bin/python -m pytest -n $(WORKERS) --dist worksteal --deselect tests/repository/test_wheel.py \

@@ -239,7 +239,7 @@ def test_ctrl_c_stops_and_says_how_to_go_on(study: Path, tmp_path: Path) -> None
             time.sleep(0.05)
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
-        said = process.communicate(timeout=60)[1]
+        said = process.communicate(timeout=600)[1]
     assert process.returncode == 130
     assert said.rstrip("\n").endswith(f"Go on with:\n  kalmanbandits run {study} --out {out}")
     assert "Traceback" not in said

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -41,7 +40,7 @@ def opened(path, rounds, late):
 
 def finished(processes):
     for process in processes:
-        process.join(60)
+        process.join(600)
     assert [process.exitcode for process in processes] == [0] * len(processes)
 
 
@@ -93,7 +92,8 @@ def forgetful(path):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("durable", [False, True])
-def test_children_forked_while_threads_work_go_on(durable, tmp_path):
+def test_children_forked_while_threads_work_go_on(durable, tmp_path, monkeypatch):
+    monkeypatch.setattr(forking, "PATIENCE", 300.0)  # of a busy machine: else the child is told, and stops
     many = {"max_open": 10**6}  # a thread may wait for long while others go on
     agent = kb.Agent.open(tmp_path / "journal", POLICY, **many) if durable else kb.Agent(POLICY, **many)
     stop, failures = threading.Event(), []
@@ -115,7 +115,7 @@ def test_children_forked_while_threads_work_go_on(durable, tmp_path):
             if child == 0:
                 code = 1
                 try:
-                    signal.alarm(20)
+                    signal.alarm(300)
                     before = agent.rounds
                     ticket = agent.ask()
                     agent.tell(ticket, reward(*ticket))
@@ -145,7 +145,7 @@ def test_a_fork_in_the_middle_of_a_call_is_told_and_does_not_hang(durable, tmp_p
     def hold():
         with agent._lock:
             held.set()
-            done.wait(30)
+            done.wait(600)
 
     thread = threading.Thread(target=hold)
     thread.start()
@@ -154,7 +154,7 @@ def test_a_fork_in_the_middle_of_a_call_is_told_and_does_not_hang(durable, tmp_p
     if child == 0:
         code = 1
         try:
-            signal.alarm(20)
+            signal.alarm(300)
             with pytest.raises((RoundError, JournalError), match="in the middle of a call"):
                 agent.ask()
             with pytest.raises((RoundError, JournalError), match="in the middle of a call"):
@@ -266,7 +266,10 @@ os._exit(0)  # as by a kill
 """
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler, to make the disk fail")
+@pytest.mark.skipif(
+    shutil.which("cc") is None,
+    reason="no C compiler on this machine, to make the disk fail (Debian: apt install gcc libc6-dev)",
+)
 def test_after_a_failed_flush_it_refuses_until_it_is_opened_again(tmp_path):
     flag, shim = tmp_path / "broken", tmp_path / "flush.so"
     (tmp_path / "flush.c").write_text(FLUSH)
@@ -355,19 +358,14 @@ def _released(agent):
 def test_interrupts_by_signal(tmp_path):
     agent = kb.Agent(kb.UCB(arms=2))
     agent.update(agent.select(), 1.0)
-    until = time.monotonic() + 1.0
-    hits = 0
     signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     try:
-        while time.monotonic() < until:
-            try:
+        for _ in range(300):
+            with pytest.raises(KeyboardInterrupt):  # noqa: PT012 - at whichever of its lines
                 signal.setitimer(signal.ITIMER_REAL, 0.0003)
                 while True:
                     agent.update(agent.select(), 1.0)
-            except KeyboardInterrupt:
-                hits += 1
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
     _released(agent)
-    assert hits > 50

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -228,7 +229,9 @@ def test_contraction_is_the_largest_stretch_over_all_sequences(arms):
     for steps in (1, 2, 3, 5):
         assert modified.contraction(steps) == pytest.approx(largest(steps), rel=1e-9)
     if arms == 3:  # 3⁷ products are listed; longer sequences are cut into blocks of 7
-        assert modified.contraction(9) == pytest.approx(largest(7) * largest(2), rel=1e-9)
+        seven, two = largest(7), largest(2)
+        assert modified.contraction(9) == pytest.approx(seven * two, rel=1e-9)
+        assert modified.contraction(16) == pytest.approx(seven**2 * two, rel=1e-9)
 
 
 def test_contraction_on_a_state_of_which_a_part_never_moves():
@@ -239,5 +242,9 @@ def test_contraction_on_a_state_of_which_a_part_never_moves():
         ModifiedFilter(LinearGaussianSystem([[0.5]], [[1.0]], [[1.0]], 1.0)),
     )
     assert whole.contraction(2) == pytest.approx(alone.contraction(2), rel=1e-9)
-    assert whole.norm([1.0, 0.0]) == pytest.approx(alone.norm([1.0]), rel=1e-9)
+    variance = 1 / (1 - 0.5**2)
+    for filter_, vector in ((alone, [3.0]), (whole, [3.0, 0.0])):
+        assert filter_.norm(vector) == pytest.approx(3 / math.sqrt(variance), rel=1e-9)
     assert whole.norm([0.0, 1.0]) == np.inf
+    assert whole.norm([0.0, 0.0]) == 0
+    assert whole.norm([1e9, 1.0]) == pytest.approx(1e9 / math.sqrt(variance), rel=1e-9)  # rounding, not more

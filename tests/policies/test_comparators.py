@@ -25,7 +25,7 @@ def play(spec, rounds=500, seed=0):
 
 
 @pytest.mark.parametrize("scale", [None, 1.0, 2.5])
-@pytest.mark.parametrize("window", [None, 1, 7, 64, 100, 10_000])
+@pytest.mark.parametrize("window", [None, 1, 7, 64, 65, 10_000])
 def test_indices_are_those_of_the_papers(window, scale):
     spec = (
         UCB(arms=3, scale=scale) if window is None else SlidingWindowUCB(arms=3, window=window, scale=scale)

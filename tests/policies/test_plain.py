@@ -169,7 +169,18 @@ def test_what_select_must_not_return(cls: type[Returns], answer: Any, message: s
         cls(arms=2, answer=answer).memory()
 
 
+def test_an_arm_without_probability_is_never_drawn() -> None:
+    agent = Agent(Draws(arms=3, answer=(1.0, 0.0, 0.02)), seed=2)
+    chosen = set()
+    for _ in range(3000):
+        chosen.add(agent.select())
+        agent.skip()
+    assert chosen == {0, 2}
+    assert agent.select(available=[1]) == 1  # there is no other
+
+
 def test_an_arm_can_be_returned_as_such() -> None:
+    assert {Agent(Returns(arms=3, answer=0), seed=seed).select() for seed in range(5)} == {0}
     agent = Agent(Returns(arms=3, answer=2))
     assert agent.select() == 2
     agent.skip()

@@ -2,66 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import re
 
 import numpy as np
 import pytest
-from plain_units import PlainLevels, PlainUnits
+from plain_ubss import PlainDefault, PlainUBSS
 
 from kalmanbandits import Agent, simulate
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.filtering.window import optimal_window
-from kalmanbandits.learning.codes import decode
+from kalmanbandits.learning.codes import decode, encode
 from kalmanbandits.policies import UBSS, Random
 from kalmanbandits.policies.verbs import learn_once
 from kalmanbandits.systems import rotation
-
-
-class PlainUBSS:
-    """Algorithm 1 with the corrections of the errata, in dictionaries and with a direct solve every round."""
-
-    def __init__(self, spec: UBSS) -> None:
-        self.spec = spec
-        self.rows: dict = {}
-        self.actions: list[int] = []
-        self.rewards: list[float] = []
-
-    def index(self, arm: int) -> float:
-        spec, s = self.spec, self.spec.window
-        key = (tuple(self.actions[-s:]), arm)
-        if key not in self.rows:
-            return math.inf
-        Xi = np.array(self.rewards[-s:])
-        X, y = map(np.array, zip(*self.rows[key], strict=True))
-        V = spec.lambda_ * np.eye(s) + X.T @ X
-        inverse = np.linalg.inv(V)
-        N = len(y)
-        e = math.sqrt(
-            2 * spec.B_R**2 * math.log(math.sqrt(np.linalg.det(V) / spec.lambda_**s) / spec.delta_e)
-        )
-        known = math.sqrt(np.trace(np.eye(s) - spec.lambda_ * inverse))
-        shrink = spec.lambda_ * math.sqrt(np.trace(inverse))
-        if spec.bonus == "printed":
-            b = math.sqrt(N) * spec.B_c * spec.B_R / spec.delta_b * known + shrink * spec.B_G
-        elif spec.bonus == "gaussian":
-            b = (
-                math.sqrt(N)
-                * spec.B_c
-                * spec.B_R
-                * math.sqrt(2 * math.log(2 * N / spec.delta_b))
-                * min(1, known)
-            )
-            b += min(math.sqrt(spec.lambda_), shrink) * spec.B_G
-        else:
-            e = b = 0.0
-        return float((inverse @ X.T @ y) @ Xi + (e + b) * math.sqrt(Xi @ inverse @ Xi))
-
-    def learn(self, arm: int, reward: float) -> None:
-        s = self.spec.window
-        if len(self.actions) >= s:
-            self.rows.setdefault((tuple(self.actions[-s:]), arm), []).append((self.rewards[-s:], reward))
-        self.actions.append(arm)
-        self.rewards.append(reward)
 
 
 @pytest.mark.parametrize("bonus", ["printed", "gaussian", "none"])
@@ -89,67 +44,6 @@ def test_equals_the_algorithm_written_a_second_time(arms, window, bonus):
         reward = float(3 * math.sin(t / 3 + arm) + rng.standard_normal())
         agent.update(arm, reward)
         plain.learn(arm, reward)
-
-
-class PlainDefault:
-    """The default written a second time: covariances instead of factors, dictionaries instead of codes."""
-
-    def __init__(self, spec: UBSS) -> None:
-        self.spec, self.units, self.levels = spec, PlainUnits(spec.arms, 8), PlainLevels(spec.arms)
-        self.models: dict = {}
-        self.visits: dict = {}
-        self.past: list[tuple[int, float]] = []
-
-    def model(self, arm: int) -> dict:
-        """Ĝ, V⁻¹ as of now, and the pulls of an arm after the last actions."""
-        s = self.spec.window
-        code = tuple(a for a, _ in self.past[-s:])
-        fresh = {"G": np.zeros(s), "P": np.eye(s) / 0.01, "N": 0, "last": 0}
-        model = self.models.setdefault((code, arm), fresh)
-        old = 1 + ((self.visits.get(code, 0) - model["last"]) / 200) ** 2
-        return {**model, "P": old * model["P"], "code": code, "Xi": np.array([x for _, x in self.past[-s:]])}
-
-    def index(self, arm: int) -> tuple[float, float]:
-        """(prediction, √ of its variance in σ̂²), both in the rewards' unit; NaN if not tried."""
-        level, unit = self.units.level, self.units.unit
-        if self.levels.plain:
-            return self.levels.mean[arm], unit * self.levels.sigma * math.sqrt(self.levels.variance(arm))
-        m = self.model(arm)
-        if m["N"] == 0:
-            return math.nan, math.inf
-        return level + unit * m["G"] @ m["Xi"], unit * self.levels.sigma * math.sqrt(
-            m["Xi"] @ m["P"] @ m["Xi"]
-        )
-
-    def learn(self, arm: int | None, reward: float = 0.0) -> None:
-        for played, x in self.units.take(arm, reward):
-            self.take_in(played, x)
-
-    def take_in(self, arm: int | None, x: float) -> None:
-        if arm is None:
-            self.past = []
-            return
-        if len(self.past) >= self.spec.window:
-            models, levels = [self.model(a) for a in range(self.spec.arms)], self.levels
-            sums = np.array([m["G"].sum() for m in models])
-            predictions = np.array([m["G"] @ m["Xi"] for m in models])
-            m, h = models[arm], 1 - sums[arm]
-            doubt = 1 + h**2 * levels.weight / (levels.n * levels.squares)
-            S = doubt + m["Xi"] @ m["P"] @ m["Xi"]
-            K = m["P"] @ m["Xi"] / S
-            error = x - predictions[arm]
-            if m["N"] > 0:
-                levels.compare(arm, x, error / math.sqrt(S), self.units)
-            self.visits[m["code"]] = self.visits.get(m["code"], 0) + 1
-            self.models[m["code"], arm] = {
-                "G": m["G"] + K * error,
-                "P": m["P"] - np.outer(K, K) * S,
-                "N": m["N"] + 1,
-                "last": self.visits[m["code"]],
-            }
-            levels.recentre(predictions, sums, arm, x, self.units)
-        self.levels.note(arm, x, self.units)
-        self.past.append((arm, x))
 
 
 def awkward_rewards(t: int, arm: int, rng: np.random.Generator) -> float:
@@ -275,7 +169,7 @@ def test_under_random_actions_the_ridge_converges_to_the_window_optimal_predicto
 
 
 def test_a_window_too_large_for_memory_is_refused_with_the_way_out():
-    with pytest.raises(InvalidArgument, match=r"at most 1 GiB.*need [\d.,]+ GiB \(.*fits 20 arms is 4\)"):
+    with pytest.raises(InvalidArgument, match=r"at most 1 GiB.*need 18\.1 GiB \(.*fits 20 arms is 4\)"):
         UBSS(arms=20, window=5)
     with pytest.raises(InvalidArgument, match="no window fits so many arms"):
         UBSS(arms=20_000, window=1)
@@ -285,6 +179,52 @@ def test_a_window_too_large_for_memory_is_refused_with_the_way_out():
         UBSS(arms=2, window=5000)
     assert UBSS(arms=2, window=17).dtype().itemsize < 2**30
     assert UBSS(arms=20, window=3).dtype().itemsize < 2**30
+
+
+@pytest.mark.parametrize("arms", [2, 3, 7, 20, 100, 1000])
+def test_the_window_that_the_refusal_names_is_the_largest_that_fits(arms):
+    with pytest.raises(InvalidArgument) as refusal:
+        UBSS(arms=arms, window=100)
+    largest = int(re.findall(r"fits \d+ arms is (\d+)", str(refusal.value))[0])
+    assert UBSS(arms=arms, window=largest).models == arms ** (largest + 1)
+    with pytest.raises(InvalidArgument, match="at most 1 GiB"):
+        UBSS(arms=arms, window=largest + 1)
+
+
+def test_lambda_is_one_where_constants_are_given_and_is_learned_where_not():
+    assert [UBSS(arms=2, bonus=bonus).lambda_ for bonus in ("printed", "gaussian")] == [1.0, 1.0]
+    assert [UBSS(arms=2, bonus=bonus).lambda_ for bonus in ("scaled", "none")] == [None, None]
+
+
+def test_added_arms_leave_every_model_where_its_code_is():
+    """Three arms and a window of 2: nine codes, which are others among four arms."""
+    spec, larger = UBSS(arms=3, window=2), UBSS(arms=4, window=2)
+    memory, rng = spec.memory(), np.random.default_rng(4)
+    for arm in rng.integers(3, size=300):
+        learn_once(memory, int(arm), float(rng.standard_normal() + arm))
+    grown = spec.grow(memory, larger)
+    for code in itertools.product(range(3), repeat=2):
+        old, new = memory[0], grown[0]
+        for name in ("G", "D", "N", "last"):
+            np.testing.assert_array_equal(new[name][encode(code, 4), :3], old[name][encode(code, 3)])
+        assert new["visits"][encode(code, 4)] == old["visits"][encode(code, 3)] > 0
+    assert grown["N"].sum() == memory["N"].sum()
+    assert decode(int(grown["code"][0]), 4, 2) == decode(int(memory["code"][0]), 3, 2)
+
+
+@pytest.mark.parametrize("delta_e", [0.5, 0.95])
+def test_the_width_of_a_model_that_has_seen_little(delta_e):
+    """With a large δ_e the logarithm in e(N) is small at first."""
+    spec = UBSS(arms=2, window=1, bonus="printed", delta_e=delta_e, B_c=1e-6, B_G=1e-6, lambda_=50.0)
+    agent, plain = Agent(spec, seed=4), PlainUBSS(spec)
+    for t in range(30):
+        if t >= 1:
+            truth = [plain.index(a) for a in range(2)]
+            np.testing.assert_allclose(agent.explain().index, truth, rtol=1e-8, atol=1e-8)
+        arm = agent.select()
+        reward = math.sin(t + arm)
+        agent.update(arm, reward)
+        plain.learn(arm, reward)
 
 
 def test_as_printed_takes_the_paper_literally():

@@ -33,6 +33,7 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+PATIENCE = 300_000  # milliseconds: a machine may be busy
 in_browser = pytest.mark.skipif(
     CHROMIUM is None, reason="no Chromium on this machine (Debian: apt install chromium)"
 )
@@ -43,7 +44,9 @@ def browser() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, headless=True, args=ARGUMENTS)
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, headless=True, args=ARGUMENTS, timeout=PATIENCE
+        )
         yield browser
         browser.close()
 
@@ -53,13 +56,14 @@ class Visit:
 
     def __init__(self, browser: Any, file: Path, width: int = 1200, height: int = 900) -> None:
         self.page = browser.new_page(viewport={"width": width, "height": height})
+        self.page.set_default_timeout(PATIENCE)
         self.complaints: list[str] = []
         self.requests: list[str] = []
         self.page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.goto(file.as_uri())
-        self.page.wait_for_selector("body[data-ready=yes]", timeout=30_000)
+        self.page.wait_for_selector("body[data-ready=yes]")
 
     def curves(self, chart: str) -> list[str]:
         """The names of the curves that a chart shows: what is drawn, not what was asked for."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 import io
-import resource
+import shutil
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -35,42 +36,45 @@ def test_a_file_of_somebody_else_is_left_alone(name: str, sweep_report: Path, tm
 
 
 def test_a_report_replaces_its_own_files(sweep_report: Path, tmp_path: Path) -> None:
-    for _ in range(2):
-        write_report(Results.open(sweep_report), tmp_path)
-    assert sorted(files(tmp_path)) == sorted(FILES)
+    for name in FILES:
+        shutil.copy(sweep_report / name, tmp_path)
+    before = files(tmp_path)
+    write_report(Results.open(sweep_report), tmp_path)
+    assert files(tmp_path) == before
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(FILES)
 
 
 LIMITED = """
-import resource, sys
+import hashlib, pathlib, resource, sys
 from kalmanbandits.reporting import write_report
 from kalmanbandits.studies import Results
-results = Results.open(sys.argv[1])
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), int(sys.argv[3])))
-try:
-    write_report(results, sys.argv[2])
-except OSError as error:
-    print(error.errno, error.filename)
+results, folder = Results.open(sys.argv[1]), pathlib.Path(sys.argv[2])
+for limit in map(int, sys.argv[3:]):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    try:
+        write_report(results, folder)
+    except OSError as error:
+        print(error.errno, error.filename)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    for path in sorted(folder.iterdir()):
+        print(path.name, hashlib.sha256(path.read_bytes()).hexdigest())
 """
 
 
-@pytest.mark.parametrize("part", [0.02, 0.5, 0.98])
-def test_a_disk_that_takes_no_more_leaves_the_old_report(
-    part: float, sweep_report: Path, tmp_path: Path
-) -> None:
+def test_a_disk_that_takes_no_more_leaves_the_old_report(sweep_report: Path, tmp_path: Path) -> None:
     """The system refuses to let a file grow beyond a part of the page's size, as a full disk would."""
     write_report(Results.open(sweep_report), tmp_path)
     before = files(tmp_path)
-    limit = int(part * max(map(len, before.values())))
+    page = max(map(len, before.values()))
+    limits = [str(int(part * page)) for part in (0.02, 0.5, 0.98)]
     done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(sweep_report), str(tmp_path), str(limit)],
+        [sys.executable, "-c", LIMITED, str(sweep_report), str(tmp_path), *limits],
         capture_output=True,
         text=True,
     )
-    assert done.stdout == f"{errno.EFBIG} {tmp_path}\n", done.stderr
-    assert files(tmp_path) == before
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(FILES)
-    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+    left = [f"{name} {sha256(content).hexdigest()}" for name, content in sorted(before.items())]
+    assert done.stdout.splitlines() == 3 * [f"{errno.EFBIG} {tmp_path}", *left], done.stderr
+    assert sorted(before) == sorted(FILES)
 
 
 def test_a_full_disk_leaves_nothing_behind(

@@ -164,7 +164,9 @@ def test_both_kinds_of_constants_are_asked_the_same() -> None:
 
 
 def test_every_claim_says_how_many_runs() -> None:
-    for claim in verdict(made_up(everyone(90), runs=12)):
+    claims = verdict(made_up(everyone(90), runs=12))
+    assert claims
+    for claim in claims:
         assert "12 runs" in claim.test
         assert claim.literal.numbers
         assert claim.sensible.numbers

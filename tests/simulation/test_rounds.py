@@ -12,7 +12,13 @@ import pytest
 from kalmanbandits.compilation import jit
 from kalmanbandits.policies import UCB, Policy, register_kernel
 from kalmanbandits.policies.verbs import learn_once, select_once, skip_once
-from kalmanbandits.simulation.rounds import Measures, next_checkpoint, play_block, present_mean
+from kalmanbandits.simulation.rounds import (
+    Measures,
+    next_checkpoint,
+    play_block,
+    present_mean,
+    write_measures,
+)
 from kalmanbandits.streams import stream_key
 
 KEY = stream_key(3)
@@ -222,3 +228,41 @@ def test_attention_is_asked_for_by_kernels_that_say_so():
     memory = Restless(arms=ARMS, every=1).memory()
     assert not learn_once(UCB(arms=ARMS).memory(), 0, 1.0)
     assert learn_once(memory, 0, 1.0)
+
+
+def written(history, pulls_history):
+    """The places of policy 1, row 2 in results of 2 policies, 3 rows, and what `write_measures` returned."""
+    checkpoints, arms = pulls_history.shape
+    results = [np.full((2, 3, checkpoints), -7.0) for _ in range(4)]
+    results.append(np.full((2, 3, checkpoints, arms), -7))
+    finite = write_measures(history, pulls_history, 1, 2, *results)
+    for array in results:
+        array[1, 2], place = -7, array[1, 2].copy()
+        assert (array == -7).all()  # nothing else was touched
+        yield place
+    yield finite
+
+
+def test_measures_are_written_into_their_place():
+    rng = np.random.default_rng(1)
+    history = rng.uniform(1, 9, (4, 5))
+    history[:2, 3] = 0, 0.5  # nothing predicted; a count below one cannot come, and would count
+    pulls_history = rng.integers(0, 99, (4, ARMS))
+    regret, reward, error, missing, pulls, finite = written(history, pulls_history)
+    np.testing.assert_array_equal(regret, history[:, 0])
+    np.testing.assert_array_equal(reward, history[:, 1])
+    assert np.isnan(error[0])
+    np.testing.assert_allclose(error[1:], np.sqrt(history[1:, 2] / history[1:, 3]))
+    np.testing.assert_array_equal(missing, history[:, 4])
+    np.testing.assert_array_equal(pulls, pulls_history)
+    assert finite
+
+
+@pytest.mark.parametrize("column", [0, 1])
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+def test_numbers_that_are_none_at_the_end_are_told(column, bad):
+    history, pulls_history = np.ones((3, 5)), np.ones((3, ARMS), int)
+    history[1, column] = bad
+    assert [*written(history, pulls_history)][-1]  # sums that overflow do not come back: the end decides
+    history[2, column] = bad
+    assert not [*written(history, pulls_history)][-1]

@@ -42,6 +42,7 @@ def test_cells_may_differ_in_arms_and_policies(tmp_path: Path) -> None:
     text = TEXT.replace('policy = "Random"', 'policy = "Random"\nsystems = ["walk"]')
     text += '[[systems]]\nname = "walk"\nfamily = "random_walk"\narms = [2, 3]\n'
     results = run_study(parse_study(text), tmp_path)
+    assert [cell.system.arms for cell in results.cells] == [2, 2, 2, 2, 3]
     for cell in results.cells:
         found = results.measure("pulls", cell.index)
         assert found.policy.values.tolist() == (["UCB"] if cell.group == "angles" else ["UCB", "Random"])

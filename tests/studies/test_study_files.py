@@ -109,7 +109,9 @@ def test_policies_take_arms_and_system_from_the_cell() -> None:
     for name in ("KalmanGreedy", "Clairvoyant"):
         text += f"[[policies]]\npolicy = '{name}'\n"
     text += "[[policies]]\npolicy = 'UBSS'\nconstants = 'as_printed'\nwindow = [1, 2]\ndelta = 0.2\n"
-    for cell in parse_study(text).cells:
+    cells = parse_study(text).cells
+    assert len(cells) == 2
+    for cell in cells:
         assert list(cell.policies) == [
             "UCB",
             "KalmanGreedy",

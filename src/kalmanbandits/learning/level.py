@@ -43,7 +43,8 @@ def step_of_level(memory: Any, average: Any, g: Any, error: Any, h: Any) -> Any:
     """By how much to move the level, in the units of `average` and `error`, after a round with these four."""
     n = min(memory.centred + 1, LONG)
     memory.centred = n
-    memory.mean_g += (g - memory.mean_g) / n
-    memory.mean_h += (h - memory.mean_h) / n
+    step = 1 / n
+    memory.mean_g += (g - memory.mean_g) * step
+    memory.mean_h += (h - memory.mean_h) * step
     total = memory.mean_g * average + memory.mean_h * error
-    return total / (n * (memory.mean_g * memory.mean_g + memory.mean_h * memory.mean_h + RIDGE))
+    return total * step / (memory.mean_g * memory.mean_g + memory.mean_h * memory.mean_h + RIDGE)

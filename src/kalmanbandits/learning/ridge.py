@@ -30,7 +30,7 @@ STALE = 200.0  # visits of a situation without an arm, after which what is known
 @jit
 def staleness(age: Any) -> Any:
     """1 + (age/200)²: by how much the variance of what was learned has grown since it was last checked."""
-    share = age / STALE
+    share = age * (1 / STALE)  # five of these per round of UBSS: a division takes longer
     return 1 + share * share
 
 

@@ -183,7 +183,8 @@ def select(memory: Any, scores: Any, available: Any, key: Any, round: Any) -> An
     Fills `scores` (k, 3) for the arms available.
     """
     k = memory.pulls.shape[0]
-    best = -math.inf
+    best = second = -math.inf
+    first = -1
     for a in range(k):
         if available[a]:
             prediction, uncertainty, index = score(memory, a, key, round)
@@ -191,10 +192,20 @@ def select(memory: Any, scores: Any, available: Any, key: Any, round: Any) -> An
             scores[a, 1] = uncertainty
             scores[a, 2] = index
             if index > best:
-                best = index
+                second, best, first = best, index, a
+            elif index > second:
+                second = index
     threshold = best if math.isinf(best) else best - TIE * abs(best)
+    if second < threshold:
+        return first
+    return _one_of_tied(memory, scores, available, threshold, key, round)
+
+
+@routine
+def _one_of_tied(memory: Any, scores: Any, available: Any, threshold: Any, key: Any, round: Any) -> Any:
+    """One of the arms whose index reaches the threshold: the first if the policy says so, else by address."""
     tied, first = 0, -1
-    for a in range(k):
+    for a in range(available.shape[0]):
         if available[a] and scores[a, 2] >= threshold:
             tied += 1
             if first < 0:

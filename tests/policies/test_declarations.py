@@ -1,0 +1,128 @@
+"""What each policy declares of itself: what `check_policy` then holds it to, and what people read."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from kalmanbandits.errors import InvalidArgument
+from kalmanbandits.policies import (
+    ARUCB,
+    KFMANB,
+    LARL,
+    UBSS,
+    UCB,
+    AdaptiveUBSS,
+    DiscountedThompson,
+    DiscountedUCB,
+    KalmanGreedy,
+    KalmanThompson,
+    LinearThompson,
+    Policy,
+    Random,
+    Rexp3,
+    SlidingWindowThompson,
+    SlidingWindowUCB,
+    register_kernel,
+)
+from kalmanbandits.policies.deviation import unpromised
+from kalmanbandits.policies.spec import PROMISES
+from kalmanbandits.systems import rotation
+
+ALL, MEANS = set(PROMISES), {"glitch", "quiet start", "risen arm"}
+SYSTEM = rotation(theta=1.0)
+GLITCH = {"glitch"}
+# policy: what it prints; scores without chance; a unit of its own, and so a level; promises not made
+TABLE = [
+    (UCB(arms=2), "UCB(arms=2, scale=None)", True, True, MEANS),
+    (UCB(arms=2, scale=1.0), "UCB(arms=2, scale=1.0)", True, False, MEANS),
+    (
+        SlidingWindowUCB(arms=2, window=4),
+        "SlidingWindowUCB(arms=2, window=4, scale=None)",
+        True,
+        True,
+        GLITCH,
+    ),
+    (SlidingWindowUCB(arms=2, window=3), "SlidingWindowUCB(arms=2, window=3, scale=None)", True, True, ALL),
+    (
+        DiscountedUCB(arms=2),
+        "DiscountedUCB(arms=2, discount=0.95, xi=0.02, scale=None)",
+        True,
+        True,
+        GLITCH,
+    ),
+    (DiscountedUCB(arms=2, discount=0.7, scale=2.0), None, True, False, ALL),
+    (
+        DiscountedThompson(arms=2),
+        "DiscountedThompson(arms=2, discount=0.98, scale=None)",
+        False,
+        True,
+        GLITCH,
+    ),
+    (DiscountedThompson(arms=2, discount=0.7, scale=2.0), None, False, False, ALL),
+    (
+        SlidingWindowThompson(arms=2),
+        "SlidingWindowThompson(arms=2, window=50, scale=None)",
+        False,
+        True,
+        GLITCH,
+    ),
+    (SlidingWindowThompson(arms=2, window=3, scale=1.0), None, False, False, ALL),
+    (KFMANB(arms=2), "KFMANB(arms=2, observation=0.1, transition=0.01, scale=None)", False, True, GLITCH),
+    (KFMANB(arms=6, scale=1.0), None, False, False, ALL),
+    (Rexp3(arms=2), "Rexp3(arms=2, batch=1000, gamma=0.2)", False, True, ALL),
+    (LinearThompson(arms=2), "LinearThompson(arms=2, window=2, v=0.3)", False, True, set()),
+    (AdaptiveUBSS(arms=2), "AdaptiveUBSS(arms=2, delta_e=0.1)", True, True, set()),
+    (UBSS(arms=2), None, True, True, set()),
+    (UBSS(arms=2, bonus="none"), None, True, True, {"risen arm"}),
+    (UBSS(arms=2, bonus="printed"), None, True, False, ALL),
+    (LARL(arms=2), None, True, True, set()),
+    (LARL(arms=2, scale=1.0), None, True, False, GLITCH),
+    (KalmanGreedy(SYSTEM), None, True, False, ALL),
+    (KalmanThompson(SYSTEM), None, False, False, ALL),
+]
+
+
+@pytest.mark.parametrize(
+    ("policy", "text", "deterministic", "free", "not_promised"), TABLE, ids=lambda x: str(x)[:40]
+)
+def test_a_policy_declares(policy, text, deterministic, free, not_promised):
+    assert text in (None, repr(policy))
+    assert policy.deterministic == deterministic
+    assert policy.scale_free == free
+    if isinstance(policy, (UBSS, LARL, Rexp3, LinearThompson)):
+        assert policy.level_free == free
+    assert set(policy.unpromised) == not_promised
+    assert policy.rounding < 1e-6
+
+
+def test_a_memory_too_short_to_compare_the_arms_promises_nothing():
+    assert set(unpromised(5, 3)) == ALL
+    assert set(unpromised(6, 3)) == GLITCH
+    assert set(unpromised(math.inf, 3)) == MEANS
+
+
+def test_a_kernel_of_another_module_is_not_replaced():
+    with pytest.raises(InvalidArgument, match=r"name must be a new one, got 'UCB'"):
+        register_kernel("UCB", test_a_kernel_of_another_module_is_not_replaced, len, len)
+
+
+def test_a_class_of_ones_own_must_not_have_the_name_of_one_of_the_library():
+    with pytest.raises(InvalidArgument, match="must not be named 'Random'"):
+        type("Random", (Policy,), {"__module__": "mine"})
+    assert Random(arms=2).to_dict() == {"policy": "Random", "arms": 2}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda scale: DiscountedThompson(arms=2, scale=scale),
+        lambda scale: SlidingWindowThompson(arms=2, scale=scale),
+        lambda scale: KFMANB(arms=2, scale=scale),
+        lambda scale: ARUCB(arms=2, scale=scale),
+    ],
+)
+def test_a_scale_of_zero_is_refused(make):
+    with pytest.raises(InvalidArgument, match=r"scale must be positive, got 0\.0"):
+        make(0.0)
