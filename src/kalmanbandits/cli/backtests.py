@@ -112,7 +112,7 @@ def play(replay: Any, origin: Any, folder: Path, title: str, options: dict[str, 
         click.echo(f"fitted to the first {trained.rows} rows: dimension {trained.dimension}", err=True)
     found = line_up(replay, split(options["policies"]), None if trained is None else trained.system)
     threads = options["jobs"] or available_cores()
-    with Reporter(sys.stderr) as reporter, Ahead(found.policies, threads, reporter.show) as ahead:
+    with Reporter(sys.stderr) as reporter, Ahead(found.policies, threads, reporter) as ahead:
         result = backtest(
             replay,
             found.policies,

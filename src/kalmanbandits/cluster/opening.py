@@ -1,0 +1,208 @@
+"""Where the workers are: a scheduler's address, processes on this machine, or jobs of a queueing system."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kalmanbandits.cluster.crew import MOST_KILLED
+from kalmanbandits.errors import ClusterError, InvalidArgument, InvalidType, shown, whole
+
+if TYPE_CHECKING:
+    from distributed import Client
+    from distributed.deploy import Cluster
+
+NEEDS = "needs Dask (pip install 'kalmanbandits[cluster]')"
+ANSWER = 10.0  # seconds in which a scheduler answers
+FORMS = "such as tcp://scheduler:8786, local:4 or slurm.yaml"
+MOST_LOCAL = 1024
+# The systems that dask-jobqueue knows, by the name of its class.
+SYSTEMS = {
+    "slurm": "SLURMCluster",
+    "pbs": "PBSCluster",
+    "sge": "SGECluster",
+    "lsf": "LSFCluster",
+    "oar": "OARCluster",
+    "moab": "MoabCluster",
+    "htcondor": "HTCondorCluster",
+}
+
+
+@contextlib.contextmanager
+def open_cluster(where: str) -> Iterator[Client]:
+    """A client of the cluster that `where` names; what was started for it ends with the block.
+
+    Parameters
+    ----------
+    where
+        `tcp://scheduler:8786`, the address of a scheduler that runs; `local:4`, four processes on this
+        machine; or a YAML file with the settings of dask-jobqueue, such as
+
+            slurm:
+              jobs: 10
+              cores: 8
+              memory: 16GB
+              walltime: "01:00:00"
+
+    Yields
+    ------
+    distributed.Client
+        For `run_study(..., client=client)` and `backtest(..., client=client)`.
+    """
+    if not isinstance(where, str):
+        raise InvalidType(f"cluster must be text {FORMS}, got {shown(where)}")
+    check_installed()
+    local = re.fullmatch(r"local:(\d{1,7})", where)
+    if re.fullmatch(r"[a-z]+://\S+", where):
+        with _client(where) as client:
+            yield client
+    elif local or where.endswith((".yaml", ".yml")):
+        import dask
+
+        # Of schedulers that are started here: see `MOST_KILLED`.
+        with (
+            dask.config.set({"distributed.scheduler.allowed-failures": MOST_KILLED}),
+            _closing(_local(int(local[1])) if local else _queued(Path(where))) as cluster,
+            _client(cluster) as client,
+        ):
+            yield client
+    else:
+        raise InvalidArgument(f"cluster must be {FORMS}, got {where!r}")
+
+
+def check_installed() -> None:
+    """Whether Dask is there."""
+    try:
+        import distributed  # noqa: F401
+    except ImportError as error:
+        raise ClusterError(f"a cluster {NEEDS}: {error}") from error
+
+
+def check_client(client: object) -> Client:
+    """`client` if it is one that can be used here."""
+    check_installed()
+    from distributed import Client
+
+    if not isinstance(client, Client) or client.asynchronous:
+        raise InvalidType(
+            f"client must be a distributed.Client that is not asynchronous, got {shown(client)} "
+            "(`open_cluster` makes one)"
+        )
+    if client.status != "running":
+        raise ClusterError(f"client must be connected to a scheduler, got one that is {client.status}")
+    return client
+
+
+@contextlib.contextmanager
+def _client(where: str | Cluster) -> Iterator[Client]:
+    from distributed import Client
+
+    try:
+        client = Client(where, timeout=ANSWER, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise ClusterError(
+            f"no scheduler answers at {where} within {ANSWER:.0f} s: {error} "
+            "(start one with `dask scheduler`)"
+        ) from error
+    try:
+        yield client
+    finally:
+        with contextlib.suppress(Exception):
+            client.close(timeout=5)
+
+
+@contextlib.contextmanager
+def _closing(cluster: Cluster) -> Iterator[Cluster]:
+    try:
+        yield cluster
+    finally:
+        with contextlib.suppress(Exception):
+            cluster.close(timeout=20)
+
+
+def _local(workers: int) -> Cluster:
+    from distributed import LocalCluster
+
+    if not 1 <= workers <= MOST_LOCAL:
+        raise InvalidArgument(f"cluster must be local:1 … local:{MOST_LOCAL}, got local:{workers}")
+    return LocalCluster(
+        n_workers=workers,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address="127.0.0.1:0",
+        silence_logs=logging.CRITICAL,  # what is lost is in the progress
+    )
+
+
+def _queued(path: Path) -> Cluster:
+    """The cluster that a file of settings describes."""
+    import dask_jobqueue
+
+    system, settings = _read(path)
+    if system not in SYSTEMS:
+        raise InvalidArgument(f"{path} must name one of {', '.join(SYSTEMS)}, got {system!r}")
+    kind = getattr(dask_jobqueue, SYSTEMS[system])
+    submit = str(kind.job_cls.submit_command).split()[0]
+    if shutil.which(submit) is None:
+        raise ClusterError(
+            f"{path} asks for {system}, whose command `{submit}` is not on this machine "
+            "(start from one where jobs are submitted)"
+        )
+    jobs = settings.pop("jobs", 1)
+    least, most = (jobs.get("minimum", 0), jobs.get("maximum")) if isinstance(jobs, dict) else (jobs, jobs)
+    least, most = whole("jobs", least, 0), whole("jobs", most, 1)
+    options = settings.setdefault("scheduler_options", {})
+    if isinstance(options, dict):
+        options.setdefault("dashboard_address", ":0")
+    extra = settings.setdefault("worker_extra_args", [])
+    if isinstance(extra, list) and not any(str(each).startswith("--lifetime") for each in extra):
+        extra += lifetime(settings.get("walltime"))
+    try:
+        cluster: Cluster = kind(**settings)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"{path} must hold settings of {SYSTEMS[system]}: {error}") from error
+    # Jobs end with their walltime; adapting between equal numbers asks for others in their place.
+    cluster.adapt(minimum_jobs=least, maximum_jobs=most)
+    return cluster
+
+
+def _read(path: Path) -> tuple[str, dict[str, object]]:
+    import yaml
+
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InvalidArgument(f"cluster must be a YAML file that can be read, got {path}: {error}") from error
+    if isinstance(found, dict) and set(found) == {"jobqueue"}:  # as dask-jobqueue writes its own
+        found = found["jobqueue"]
+    if not isinstance(found, dict) or len(found) != 1 or not all(isinstance(x, dict) for x in found.values()):
+        raise InvalidArgument(
+            f"{path} must hold one table, such as `slurm:` with `jobs: 10`, `cores: 8` and `memory: 16GB`, "
+            f"got {shown(found)}"
+        )
+    ((system, settings),) = found.items()
+    return str(system), {str(key).replace("-", "_"): value for key, value in settings.items()}
+
+
+def lifetime(walltime: object) -> list[str]:
+    """Options that let a worker end in good order before its job is ended, and not all at once.
+
+    >>> lifetime("01:00:00")
+    ['--lifetime', '3240s', '--lifetime-stagger', '180s']
+    >>> lifetime("2-00:00")
+    ['--lifetime', '155520s', '--lifetime-stagger', '8640s']
+    >>> lifetime(None)
+    []
+    """
+    match = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+)(?::(\d+))?", str(walltime))
+    if match is None:
+        return []
+    days, first, second, third = (int(part or 0) for part in match.groups())
+    hours = match[4] is not None or match[1] is not None  # else minutes and seconds
+    seconds = days * 86400 + (first * 3600 + second * 60 + third if hours else first * 60 + second)
+    return ["--lifetime", f"{seconds * 9 // 10}s", "--lifetime-stagger", f"{seconds // 20}s"]

@@ -1,0 +1,245 @@
+"""A study on a cluster of real processes: the bits of one process, whoever dies."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cluster_worlds import ROUNDS, Watcher, kill, pids, processes, spread_study, wait_until
+
+from kalmanbandits.cluster import open_cluster
+from kalmanbandits.cluster.crew import Crew
+from kalmanbandits.cluster.order import Order
+from kalmanbandits.errors import ClusterError, InvalidArgument, InvalidType
+from kalmanbandits.studies import Results, run_study
+from kalmanbandits.studies.store import layout
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "studies"))
+from study_worlds import chunk_files, contents
+
+CHUNKS = 36
+
+
+@pytest.fixture(autouse=True)
+def _blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "BLOCK_SECONDS", 2.5 * ROUNDS * 2 * layout.ROUND_SECONDS)
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[object]:
+    with open_cluster("local:2") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def truth(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The store of one process."""
+    folder = tmp_path_factory.mktemp("truth")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(layout, "BLOCK_SECONDS", 2.5 * ROUNDS * 2 * layout.ROUND_SECONDS)
+        run_study(spread_study(), folder)
+    assert len(chunk_files(folder)) == 2 * CHUNKS
+    return contents(folder)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_same_bits_as_one_process(client, truth, tmp_path: Path, shared: bool) -> None:
+    watcher = Watcher()
+    results = run_study(
+        spread_study(), tmp_path, client=client, shared_folder=shared, progress=watcher
+    )  # fmt: skip
+    assert results.complete
+    assert contents(tmp_path) == truth
+    total = spread_study().total_rounds
+    assert watcher.heard[0] == (0, total)
+    assert watcher.heard[-1] == (total, total)
+    assert watcher.crews[-1].alive == 2
+
+
+def test_a_store_grows_on_a_cluster(client, truth, tmp_path: Path) -> None:
+    """Begun by threads with fewer runs and one policy: what is there is kept, the rest comes from workers."""
+    less = spread_study(("runs = 12", "runs = 5"), ('\n[[policies]]\npolicy = "Random"\n', ""))
+    run_study(less, tmp_path)
+    run_study(spread_study(), tmp_path, client=client, shared_folder=True)
+    assert contents(tmp_path) == truth
+
+
+def test_a_killed_worker_and_then_all_at_once(client, truth, tmp_path: Path) -> None:
+    def kill_one() -> None:
+        kill(pids(client)[0])
+
+    def kill_all() -> None:
+        for pid in pids(client):
+            kill(pid)
+
+    for name, act in (("one", kill_one), ("all", kill_all)):
+        watcher = Watcher(0.2, act)
+        run_study(spread_study(), tmp_path / name, client=client, progress=watcher)
+        assert watcher.acted
+        assert contents(tmp_path / name) == truth
+        assert watcher.crews[-1].lost >= 1
+
+
+def test_ctrl_c_keeps_what_is_done(client, truth, tmp_path: Path) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_study(spread_study(), tmp_path, client=client, progress=Watcher(0.3, interrupt))
+    done = len(chunk_files(tmp_path)) // 2
+    assert 0.3 * CHUNKS <= done < CHUNKS
+    assert not Results.open(tmp_path).complete
+    wait_until(lambda: not any(client.processing().values()))  # nothing is left behind
+    watcher = Watcher()
+    run_study(spread_study(), tmp_path, client=client, progress=watcher)
+    assert watcher.heard[0][0] >= done * ROUNDS
+    assert contents(tmp_path) == truth
+
+
+def test_a_full_disk_keeps_what_is_done(
+    client, truth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flush, left = os.fsync, [30]
+
+    def full(handle: int) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(28, "No space left on device")
+        flush(handle)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            run_study(spread_study(), tmp_path, client=client)
+    run_study(spread_study(), tmp_path, client=client)
+    assert contents(tmp_path) == truth
+
+
+def test_workers_of_other_versions_stop_the_run(
+    client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("numpy.__version__", "0.0")
+    with pytest.raises(
+        ClusterError, match=r"no worker is fit: worker 0 .*numpy: \d.* there, 0\.0 here.*worker 1"
+    ):
+        run_study(spread_study(), tmp_path, client=client)
+    assert chunk_files(tmp_path) == []
+
+
+def test_a_folder_that_another_run_holds(client, tmp_path: Path) -> None:
+    refused: list[str] = []
+
+    def another() -> None:
+        try:
+            run_study(spread_study(), tmp_path, client=client)
+        except Exception as error:
+            refused.append(str(error))
+
+    run_study(spread_study(), tmp_path, client=client, progress=Watcher(0.1, another))
+    assert "is being written by process" in refused[0]
+    assert Results.open(tmp_path).complete
+
+
+def test_bad_arguments(client, tmp_path: Path) -> None:
+    study = spread_study()
+    with pytest.raises(InvalidType, match="client must be a distributed.Client"):
+        run_study(study, tmp_path / "a", client=3)
+    with pytest.raises(InvalidArgument, match="jobs must be left out with a client"):
+        run_study(study, tmp_path / "a", client=client, jobs=2)
+    with pytest.raises(InvalidArgument, match="shared_folder must be False without a client"):
+        run_study(study, tmp_path / "a", shared_folder=True)
+    assert not (tmp_path / "a").exists()
+
+
+def doubled(shared: object, task: int) -> object:
+    return shared, 2 * task
+
+
+def failing(shared: object, task: int) -> None:
+    raise ZeroDivisionError(f"task {task}")
+
+
+def test_tasks_in_flight_are_bounded(client) -> None:
+    """At most three for each thread of a worker, so that 10⁶ chunks wait here and not on the scheduler."""
+    taken = 0
+    most = 0
+
+    def tasks() -> Iterator[tuple[str, int]]:
+        nonlocal taken
+        for i in range(60):
+            taken += 1
+            yield str(i), i
+
+    found = []
+    with Crew(client, Order.of("kalmanbandits-bound", [], "cpu", "shared")) as crew:
+        for task, result in crew.compute(doubled, tasks()):
+            most = max(most, taken - len(found))
+            found.append((task, result))
+    assert sorted(found) == [(i, ("shared", 2 * i)) for i in range(60)]
+    assert most <= 3 * 2
+
+
+def test_an_error_of_a_task_is_raised_here(client) -> None:
+    with (
+        Crew(client, Order.of("kalmanbandits-fault", [], "cpu")) as crew,
+        pytest.raises(ZeroDivisionError, match="task 0"),
+    ):
+        list(crew.compute(failing, [("0", 0)]))
+
+
+def test_the_scheduler_dies_and_another_processor_is_refused(
+    truth, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with processes(tmp_path / "scratch", 1) as made:
+        made.worker(NUMBA_CPU_NAME="x86-64", NUMBA_CPU_FEATURES="")
+        with open_cluster(made.address) as client:
+            client.wait_for_workers(2)
+            watcher = Watcher(0.3, made.scheduler.kill)
+            with pytest.raises(ClusterError, match="scheduler at tcp://.* went away"):
+                run_study(spread_study(), tmp_path / "store", client=client, progress=watcher)
+        assert watcher.crews[-1].alive == 1
+        (said,) = {record.getMessage() for record in caplog.records if "not used" in record.getMessage()}
+        assert "processor: x86-64 " in said
+        done = len(chunk_files(tmp_path / "store")) // 2
+        assert 0.3 * CHUNKS <= done < CHUNKS
+        made.stop()
+        made.count = 1
+        made.start()
+        with open_cluster(made.address) as client:
+            run_study(spread_study(), tmp_path / "store", client=client)
+    assert contents(tmp_path / "store") == truth
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("local:0", "local:1 … local:1024, got local:0"),
+        ("local:two", "cluster must be such as tcp://"),
+        ("elsewhere", "cluster must be such as tcp://"),
+        ("none.yaml", "cluster must be a YAML file that can be read"),
+    ],
+)
+def test_a_place_that_is_none(where: str, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message), open_cluster(where):
+        pass
+
+
+def test_a_scheduler_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kalmanbandits.cluster.opening.ANSWER", 0.3)
+    with (
+        pytest.raises(ClusterError, match="no scheduler answers at tcp://127.0.0.1:9 .*dask scheduler"),
+        open_cluster("tcp://127.0.0.1:9"),
+    ):
+        pass
+
+
+def test_without_dask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with (
+        pytest.raises(ClusterError, match=r"pip install 'kalmanbandits\[cluster\]'"),
+        open_cluster("local:1"),
+    ):
+        pass
