@@ -89,8 +89,9 @@ def free_port() -> int:
 class Processes:
     """A scheduler and workers as people start them, each a process of its own."""
 
-    def __init__(self, folder: Path, workers: int = 2, **environment: str) -> None:
+    def __init__(self, folder: Path, workers: int = 2, memory: str = "auto", **environment: str) -> None:
         self.folder, self.port, self.environment = folder, free_port(), environment
+        self.memory = memory
         self.address = f"tcp://127.0.0.1:{self.port}"
         self.count = workers
         self.running: list[subprocess.Popen[bytes]] = []
@@ -105,7 +106,8 @@ class Processes:
         """One more worker."""
         return self.begin(
             "dask_worker", self.address, "--nthreads", "1", "--no-dashboard", "--host", "127.0.0.1",
-            "--death-timeout", "30", "--local-directory", str(self.folder), **environment,
+            "--death-timeout", "30", "--memory-limit", self.memory,
+            "--local-directory", str(self.folder), **environment,
         )  # fmt: skip
 
     def begin(self, command: str, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:

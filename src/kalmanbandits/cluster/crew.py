@@ -17,6 +17,8 @@ from kalmanbandits.errors import ClusterError
 if TYPE_CHECKING:
     from distributed import Client, Future
 
+    from kalmanbandits.cluster.worker import Preparation
+
 T = TypeVar("T")
 R = TypeVar("R")
 PER_SLOT = 3  # tasks in flight for each that can run at a time: enough to keep workers busy, few to lose
@@ -25,7 +27,7 @@ PAUSE, WATCH, POLL = 0.02, 0.1, 1.0  # seconds between looks at results, at prog
 # which innocent tasks reach where workers are often killed.
 MOST_KILLED = 30
 PACKAGE = "kalmanbandits"
-MOST_NAMED = 10
+MOST_NAMED, TRIES = 10, 20
 
 log = logging.getLogger(PACKAGE)
 
@@ -76,13 +78,19 @@ class Crew:
         """How the workers are, as far as is known here."""
         return Workers(len(self._slots), self._lost, self._repeated)
 
+    def tell(self, progress: object) -> None:
+        """Say how the workers are to a `progress` that wants to know, by a method `workers`."""
+        listener = getattr(progress, "workers", None)
+        if listener is not None:
+            listener(self.workers)
+
     def __enter__(self) -> Crew:
         from kalmanbandits.cluster.worker import Preparation
 
         with self._connected():
             self._check_installed()
             self.client.subscribe_topic(self.order.run, lambda event: self._heard.put(event[1]))
-            self.client.register_plugin(Preparation(self.order))
+            self._register(Preparation(self.order))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -93,10 +101,22 @@ class Crew:
             if self.client.status == "running":
                 self.client.unregister_worker_plugin(self.order.run)
 
+    def _register(self, plugin: Preparation) -> None:
+        """Send the plugin to all workers; again where one dies while it is being told."""
+        for left in reversed(range(TRIES)):
+            try:
+                self.client.register_plugin(plugin)
+                return
+            except OSError:
+                if not left or self.client.status != "running":
+                    raise
+                time.sleep(WATCH)
+
     def _check_installed(self) -> None:
         """Stop where a worker has not got the package: it could not even read what it is asked to do."""
         found = self.client.run(importlib.metadata.version, PACKAGE, on_error="return")
-        without = [str(address) for address, version in found.items() if not isinstance(version, str)]
+        lacking = importlib.metadata.PackageNotFoundError
+        without = [str(address) for address, version in found.items() if isinstance(version, lacking)]
         if without:
             raise ClusterError(
                 f"{listed(without)} cannot import {PACKAGE} (install it there, at the version that is here, "

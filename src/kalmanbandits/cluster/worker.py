@@ -51,7 +51,7 @@ class Preparation(WorkerPlugin):  # type: ignore[misc]
         """Take no more tasks of this run."""
         if self.preparing is not None:
             self.preparing.cancel()
-        if _shared.pop(self.name, None) is not None:
+        if _shared.pop(self.name, None) is not None and worker.status == Status.running:
             await worker.set_resources(**{self.name: 0})
 
     async def prepare(self, worker: Worker) -> None:

@@ -72,9 +72,7 @@ class ClusterWork(_Work):
 
         def watch() -> None:
             if progress is not None:
-                listener = getattr(progress, "workers", None)
-                if listener is not None:
-                    listener(crew.workers)
+                crew.tell(progress)
                 progress(self.done, self.total)
 
         if progress is not None:
