@@ -1,4 +1,4 @@
-"""A real Slurm on one node: an array of shards, and workers as jobs of which one is cancelled."""
+"""A real Slurm on one node: an array of shards, and a worker as a job that is cancelled and replaced."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 WORKERS = """
 slurm:
-  jobs: 2
+  jobs: 1
   cores: 1
   processes: 1
   memory: 2GB
@@ -129,7 +129,7 @@ def test_an_array_of_shards(slurm: Path, truth: dict[str, bytes], tmp_path: Path
     assert contents(tmp_path / "all") == truth
 
 
-def test_workers_are_jobs_and_one_is_cancelled(
+def test_a_worker_is_a_job_and_is_cancelled(
     slurm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(layout, "BLOCK_SECONDS", 2.5 * ROUNDS * 2 * layout.ROUND_SECONDS)
@@ -139,14 +139,15 @@ def test_workers_are_jobs_and_one_is_cancelled(
     cancelled: list[str] = []
 
     def cancel() -> None:
-        running = said("squeue", "--noheader", "--format=%i", "--states=RUNNING").split()
-        cancelled.append(running[0])
-        subprocess.run(["scancel", running[0]], check=True)
+        (running,) = said("squeue", "--noheader", "--format=%i", "--states=RUNNING").split()
+        cancelled.append(running)
+        subprocess.run(["scancel", running], check=True)
 
     watcher = Watcher(0.2, cancel)
     with open_cluster(str(tmp_path / "slurm.yaml")) as client:
         run_study(spread_study(), tmp_path / "spread", client=client, progress=watcher)
     assert cancelled
     assert contents(tmp_path / "spread") == contents(tmp_path / "one")
-    assert watcher.crews[-1].lost >= 1
+    assert watcher.crews[-1].lost == 1
+    assert watcher.crews[-1].alive == 1  # another job in its place
     wait_until(lambda: said("squeue", "--noheader").strip() == "")  # no job is left behind

@@ -1,0 +1,294 @@
+"""What a cluster costs and how far it scales, into benchmarks/scale.md.
+
+    make bench-scale          (or: python benchmarks/scale.py [--pairs 3])
+
+1. Overhead: a study of chunks of about a second on two threads and on two workers of this machine, by turns.
+2. Efficiency: simulated workers whose tasks sleep; scheduler, messages, results and files are the real thing.
+3. The writer: what it takes to put a chunk on disk.
+4. The law that is fitted to 2, and what it says for 1,000 workers.
+
+Seconds on the clock are those of a machine that may be busy; seconds of the processor do not depend on that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import math
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from kalmanbandits.cluster import Crew, open_cluster
+from kalmanbandits.cluster.order import Order
+from kalmanbandits.studies import parse_study, run_study
+from kalmanbandits.studies.store.layout import Chunk
+from kalmanbandits.studies.store.provenance import processor
+from kalmanbandits.studies.store.store import open_store
+
+HERE = Path(__file__).parent
+STUDY = """
+name = "scale"
+rounds = {rounds}
+runs = {runs}
+checkpoints = {checkpoints}
+[[systems]]
+family = "rotation"
+theta = {{from = 0, to = 3, count = {cells}}}
+[[policies]]
+policy = "UBSS"
+[[policies]]
+policy = "UCB"
+[[policies]]
+policy = "KalmanGreedy"
+"""
+HOSTED = 16  # simulated workers of one process
+CASES = [(8, 0.1), (8, 1.0), (64, 0.1), (64, 0.25), (64, 1.0)]  # workers, and seconds that a task sleeps
+LARGEST = {20: "5 kB", 4000: "1 MB", 10_000: "8 MB"}  # checkpoints of a chunk -> its size
+
+
+def study(cells: int, rounds: int = 100_000, runs: int = 44, checkpoints: int = 20) -> Any:
+    return parse_study(STUDY.format(cells=cells, rounds=rounds, runs=runs, checkpoints=checkpoints))
+
+
+# --- 1. overhead --------------------------------------------------------------------------------------------
+
+
+def used() -> float:
+    """Seconds of the processor that this process and its workers have taken."""
+    total = 0.0
+    for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            total += times.user + times.system
+    return total
+
+
+def overhead(pairs: int) -> list[dict[str, float]]:
+    """The same study on two threads and on two workers, by turns."""
+    rows = []
+    with tempfile.TemporaryDirectory() as folder, open_cluster("local:2") as client:
+        run_study(study(2, 1000), Path(folder) / "threads", jobs=2)  # compiles
+        run_study(study(2, 1000), Path(folder) / "workers", client=client)
+        for pair in range(pairs):
+            row: dict[str, float] = {}
+            for kind in ("threads", "workers") if pair % 2 == 0 else ("workers", "threads"):
+                where: dict[str, Any] = {"jobs": 2} if kind == "threads" else {"client": client}
+                clock, before = time.perf_counter(), used()
+                run_study(study(6), Path(folder) / f"{kind}{pair}", **where)
+                row[kind], row[f"{kind} used"] = time.perf_counter() - clock, used() - before
+            rows.append(row)
+            print(row, flush=True)
+    return rows
+
+
+# --- 2. efficiency ------------------------------------------------------------------------------------------
+
+
+def sleep(shared: object, task: tuple[int, float]) -> object:
+    """On a simulated worker: a chunk that takes so long, and its numbers."""
+    number, seconds = task
+    time.sleep(seconds)
+    return np.random.default_rng(number).standard_normal((3, 11, 20))
+
+
+async def host(address: str, count: int) -> None:
+    """A process that is so many workers."""
+    from distributed import Worker
+
+    workers = [Worker(address, nthreads=1, dashboard=False) for _ in range(count)]
+    await asyncio.gather(*workers)
+    await asyncio.gather(*(worker.finished() for worker in workers))
+
+
+@contextlib.contextmanager
+def simulated(workers: int) -> Iterator[Any]:
+    """A client of a scheduler in this process, with so many workers in a few others."""
+    from distributed import Client, LocalCluster
+
+    with LocalCluster(n_workers=0, dashboard_address=None) as cluster:
+        counts = [min(HOSTED, workers - first) for first in range(0, workers, HOSTED)]
+        command = [sys.executable, __file__, "--host", cluster.scheduler_address]
+        hosts = [subprocess.Popen([*command, str(count)]) for count in counts]
+        try:
+            with Client(cluster, set_as_default=False) as client:
+                client.wait_for_workers(workers)
+                yield client
+        finally:
+            for process in hosts:
+                process.kill()
+                process.wait()
+
+
+def efficiency(workers: int, seconds: float, rounds: int = 6) -> dict[str, float]:
+    """How well sleeping workers are used: the sum of all sleep over workers × time."""
+    tasks = workers * rounds
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        simulated(workers) as client,
+        open_store(study(tasks, runs=11), Path(folder) / "store", resume=True) as store,
+        Crew(client, Order.of("kalmanbandits-scale", [], "cpu")) as crew,
+    ):
+        while crew.workers.alive < workers:
+            list(crew.compute(sleep, [("warm", (0, 0.0))]))
+        clock, mine = time.perf_counter(), time.process_time()
+        for (number, _), values in crew.compute(sleep, ((str(i), (i, seconds)) for i in range(tasks))):
+            store.write(Chunk(number, 0), {"regret": values})
+        took, mine = time.perf_counter() - clock, time.process_time() - mine
+    row = {"workers": workers, "seconds": seconds, "tasks": tasks, "took": took, "used": mine / tasks}
+    row["efficiency"] = tasks * seconds / (workers * took)
+    print(row, flush=True)
+    return row
+
+
+# --- 3. the writer ------------------------------------------------------------------------------------------
+
+
+def writer(checkpoints: int, chunks: int = 20) -> dict[str, float]:
+    """Seconds to put a chunk on disk: on the clock, and of the processor."""
+    made = study(chunks, runs=11, checkpoints=checkpoints)
+    rng = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory(dir=HERE) as folder:
+        with open_store(made, Path(folder) / "store", resume=True) as store:
+            layout = store.layout(0)
+            values = rng.standard_normal(layout.shape("regret", 1, 11)[1:]).cumsum(-1)
+            clock, mine = time.perf_counter(), time.process_time()
+            for chunk in range(chunks):
+                store.write(Chunk(chunk, 0), {"regret": values + chunk})
+            took, mine = time.perf_counter() - clock, time.process_time() - mine
+    return {"bytes": values.nbytes, "took": took / chunks, "used": mine / chunks}
+
+
+# --- 4. the law ---------------------------------------------------------------------------------------------
+
+
+def law(rows: list[dict[str, float]]) -> tuple[float, float]:
+    """c and l of  time per task = max((T + l) / W, c),  by least squares of the logarithms."""
+    best = (math.inf, 0.0, 0.0)
+    for c in np.geomspace(1e-4, 1, 200):
+        for l in np.geomspace(1e-4, 1, 200):
+            wrong = 0.0
+            for row in rows:
+                said = max((row["seconds"] + l) / row["workers"], c)
+                wrong += math.log(said / (row["took"] / row["tasks"])) ** 2
+            best = min(best, (wrong, float(c), float(l)))
+    return best[1:]
+
+
+def predicted(workers: int, seconds: float, c: float, l: float) -> float:
+    return seconds / (workers * max((seconds + l) / workers, c))
+
+
+def write(
+    pairs: list[dict[str, float]], rows: list[dict[str, float]], chunks: list[dict[str, float]]
+) -> None:
+    c, l = law(rows)
+    cost = statistics.median(row["used"] for row in rows)
+    speed = statistics.median(row["threads"] / row["workers"] for row in pairs)
+    work = statistics.median(row["threads used"] / row["workers used"] for row in pairs)
+    small = chunks[0]
+    lines = [
+        "# What a cluster costs, and how far it scales",
+        "",
+        f"`make bench-scale` on {processor()}, {psutil.cpu_count()} cores, shared with other programs. "
+        "Seconds of the processor do not depend on those; seconds on the clock do.",
+        "",
+        "## Overhead on one machine",
+        "",
+        "The same study, 12 chunks of about a second, on two threads and on two workers (`--cluster local:2`), "
+        "by turns. Speed is that of the workers over that of the threads.",
+        "",
+        "| pair | threads, s | workers, s | speed | processor: threads, s | workers, s | work |",
+        "|---:|---:|---:|---:|---:|---:|---:|",
+        *(
+            f"| {i + 1} | {row['threads']:.1f} | {row['workers']:.1f} | {row['threads'] / row['workers']:.2f} "
+            f"| {row['threads used']:.1f} | {row['workers used']:.1f} "
+            f"| {row['threads used'] / row['workers used']:.2f} |"
+            for i, row in enumerate(pairs)
+        ),
+        "",
+        f"Median: {speed:.2f} by the clock, {work:.2f} by the processor.",
+        "",
+        "## Simulated workers",
+        "",
+        "Tasks sleep and send the numbers of a chunk back (5 kB); one process is client, scheduler and writer of "
+        "the store. Efficiency is the sum of all sleep over workers × time; its own work is what that process "
+        "computes for each task.",
+        "",
+        "| workers | a task sleeps, s | tasks | efficiency | the law says | own work per task, ms |",
+        "|---:|---:|---:|---:|---:|---:|",
+        *(
+            f"| {row['workers']} | {row['seconds']} | {row['tasks']} | {row['efficiency']:.2f} "
+            f"| {predicted(int(row['workers']), row['seconds'], c, l):.2f} | {1000 * row['used']:.1f} |"
+            for row in rows
+        ),
+        "",
+        "## The law",
+        "",
+        "With W workers and chunks of T seconds",
+        "",
+        "    time per chunk = max((T + l) / W, c),        efficiency = T / (W · time per chunk)",
+        "",
+        f"where l = {1000 * l:.0f} ms is what a worker waits between two chunks, and c = {1000 * c:.1f} ms what the "
+        "submitting process needs for each. Both are fitted to the table above, on this busy machine; of the "
+        f"processor alone, c is {1000 * cost:.1f} ms.",
+        "",
+        "| chunks of | 64 workers | 256 | 1,000 | 1,000, on a quiet core |",
+        "|---:|---:|---:|---:|---:|",
+        *(
+            f"| {T} s | {predicted(64, T, c, l):.2f} | {predicted(256, T, c, l):.2f} "
+            f"| {predicted(1000, T, c, l):.2f} | {predicted(1000, T, cost, l):.2f} |"
+            for T in (1, 3, 10, 30)
+        ),
+        "",
+        f"1,000 workers are used well (0.9) by chunks of {900 * c:.0f} s and more here, and of {900 * cost:.0f} s on a "
+        "quiet core.",
+        "",
+        "## The single writer",
+        "",
+        "Compressed, checksummed, flushed to disk and moved into place, one chunk after the other:",
+        "",
+        "| chunk | on the clock, ms | of the processor, ms | chunks per second | workers it feeds at 1 s | at 10 s |",
+        "|---:|---:|---:|---:|---:|---:|",
+        *(
+            f"| {size} | {1000 * row['took']:.1f} | {1000 * row['used']:.1f} | {1 / row['took']:.0f} "
+            f"| {1 / row['took']:.0f} | {10 / row['took']:.0f} |"
+            for size, row in zip(LARGEST.values(), chunks, strict=True)
+        ),
+        "",
+        f"Of the {1000 * cost:.1f} ms that a small chunk costs the submitting process, {1000 * small['used']:.1f} ms are "
+        "writing; the rest is Dask's: making, sending and taking in a task. With chunks of a megabyte and more "
+        "the writer is the limit, and `--shared-folder` takes it away: then workers write.",
+        "",
+    ]
+    (HERE / "scale.md").write_text("\n".join(lines), encoding="utf-8")
+    kept = {"overhead": pairs, "efficiency": rows, "writer": chunks}
+    (HERE / "scale.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--host", nargs=2, metavar=("ADDRESS", "COUNT"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.host:
+        asyncio.run(host(arguments.host[0], int(arguments.host[1])))
+        return
+    chunks = [writer(checkpoints) for checkpoints in LARGEST]
+    print(chunks, flush=True)
+    rows = [efficiency(*case) for case in CASES]
+    write(overhead(arguments.pairs), rows, chunks)
+
+
+if __name__ == "__main__":
+    main()
