@@ -37,6 +37,7 @@ from kalmanbandits.studies.store.provenance import processor
 from kalmanbandits.studies.store.store import open_store
 
 HERE = Path(__file__).parent
+Row = dict[str, float]
 STUDY = """
 name = "scale"
 rounds = {rounds}
@@ -74,14 +75,14 @@ def used() -> float:
     return total
 
 
-def overhead(pairs: int) -> list[dict[str, float]]:
+def overhead(pairs: int) -> list[Row]:
     """The same study on two threads and on two workers, by turns."""
     rows = []
     with tempfile.TemporaryDirectory() as folder, open_cluster("local:2") as client:
         run_study(study(2, 1000), Path(folder) / "threads", jobs=2)  # compiles
         run_study(study(2, 1000), Path(folder) / "workers", client=client)
         for pair in range(pairs):
-            row: dict[str, float] = {}
+            row: Row = {}
             for kind in ("threads", "workers") if pair % 2 == 0 else ("workers", "threads"):
                 where: dict[str, Any] = {"jobs": 2} if kind == "threads" else {"client": client}
                 clock, before = time.perf_counter(), used()
@@ -130,7 +131,7 @@ def simulated(workers: int) -> Iterator[Any]:
                 process.wait()
 
 
-def efficiency(workers: int, seconds: float, rounds: int = 6) -> dict[str, float]:
+def efficiency(workers: int, seconds: float, rounds: int = 6) -> Row:
     """How well sleeping workers are used: the sum of all sleep over workers × time."""
     tasks = workers * rounds
     with (
@@ -154,25 +155,26 @@ def efficiency(workers: int, seconds: float, rounds: int = 6) -> dict[str, float
 # --- 3. the writer ------------------------------------------------------------------------------------------
 
 
-def writer(checkpoints: int, chunks: int = 20) -> dict[str, float]:
+def writer(checkpoints: int, chunks: int = 20) -> Row:
     """Seconds to put a chunk on disk: on the clock, and of the processor."""
     made = study(chunks, runs=11, checkpoints=checkpoints)
     rng = np.random.default_rng(0)
-    with tempfile.TemporaryDirectory(dir=HERE) as folder:
-        with open_store(made, Path(folder) / "store", resume=True) as store:
-            layout = store.layout(0)
-            values = rng.standard_normal(layout.shape("regret", 1, 11)[1:]).cumsum(-1)
-            clock, mine = time.perf_counter(), time.process_time()
-            for chunk in range(chunks):
-                store.write(Chunk(chunk, 0), {"regret": values + chunk})
-            took, mine = time.perf_counter() - clock, time.process_time() - mine
+    with (
+        tempfile.TemporaryDirectory(dir=HERE) as folder,
+        open_store(made, Path(folder) / "store", resume=True) as store,
+    ):
+        values = rng.standard_normal(store.layout(0).shape("regret", 1, 11)[1:]).cumsum(-1)
+        clock, mine = time.perf_counter(), time.process_time()
+        for chunk in range(chunks):
+            store.write(Chunk(chunk, 0), {"regret": values + chunk})
+        took, mine = time.perf_counter() - clock, time.process_time() - mine
     return {"bytes": values.nbytes, "took": took / chunks, "used": mine / chunks}
 
 
 # --- 4. the law ---------------------------------------------------------------------------------------------
 
 
-def law(rows: list[dict[str, float]]) -> tuple[float, float]:
+def law(rows: list[Row]) -> tuple[float, float]:
     """c and l of  time per task = max((T + l) / W, c),  by least squares of the logarithms."""
     best = (math.inf, 0.0, 0.0)
     for c in np.geomspace(1e-4, 1, 200):
@@ -189,9 +191,7 @@ def predicted(workers: int, seconds: float, c: float, l: float) -> float:
     return seconds / (workers * max((seconds + l) / workers, c))
 
 
-def write(
-    pairs: list[dict[str, float]], rows: list[dict[str, float]], chunks: list[dict[str, float]]
-) -> None:
+def write(pairs: list[Row], rows: list[Row], chunks: list[Row]) -> None:
     c, l = law(rows)
     cost = statistics.median(row["used"] for row in rows)
     speed = statistics.median(row["threads"] / row["workers"] for row in pairs)
@@ -205,13 +205,14 @@ def write(
         "",
         "## Overhead on one machine",
         "",
-        "The same study, 12 chunks of about a second, on two threads and on two workers (`--cluster local:2`), "
-        "by turns. Speed is that of the workers over that of the threads.",
+        "The same study, 12 chunks of about a second, on two threads and on two workers "
+        "(`--cluster local:2`), by turns. Speed is that of the workers over that of the threads.",
         "",
         "| pair | threads, s | workers, s | speed | processor: threads, s | workers, s | work |",
         "|---:|---:|---:|---:|---:|---:|---:|",
         *(
-            f"| {i + 1} | {row['threads']:.1f} | {row['workers']:.1f} | {row['threads'] / row['workers']:.2f} "
+            f"| {i + 1} | {row['threads']:.1f} | {row['workers']:.1f} "
+            f"| {row['threads'] / row['workers']:.2f} "
             f"| {row['threads used']:.1f} | {row['workers used']:.1f} "
             f"| {row['threads used'] / row['workers used']:.2f} |"
             for i, row in enumerate(pairs)
@@ -221,9 +222,9 @@ def write(
         "",
         "## Simulated workers",
         "",
-        "Tasks sleep and send the numbers of a chunk back (5 kB); one process is client, scheduler and writer of "
-        "the store. Efficiency is the sum of all sleep over workers × time; its own work is what that process "
-        "computes for each task.",
+        "Tasks sleep and send the numbers of a chunk back (5 kB); one process is client, scheduler and "
+        "writer of the store. Efficiency is the sum of all sleep over workers × time; its own work is what "
+        "that process computes for each task.",
         "",
         "| workers | a task sleeps, s | tasks | efficiency | the law says | own work per task, ms |",
         "|---:|---:|---:|---:|---:|---:|",
@@ -239,9 +240,9 @@ def write(
         "",
         "    time per chunk = max((T + l) / W, c),        efficiency = T / (W · time per chunk)",
         "",
-        f"where l = {1000 * l:.0f} ms is what a worker waits between two chunks, and c = {1000 * c:.1f} ms what the "
-        "submitting process needs for each. Both are fitted to the table above, on this busy machine; of the "
-        f"processor alone, c is {1000 * cost:.1f} ms.",
+        f"where l = {1000 * l:.0f} ms is what a worker waits between two chunks, and c = {1000 * c:.1f} ms "
+        "what the submitting process needs for each. Both are fitted to the table above, on this busy "
+        f"machine; of the processor alone, c is {1000 * cost:.1f} ms.",
         "",
         "| chunks of | 64 workers | 256 | 1,000 | 1,000, on a quiet core |",
         "|---:|---:|---:|---:|---:|",
@@ -251,14 +252,15 @@ def write(
             for T in (1, 3, 10, 30)
         ),
         "",
-        f"1,000 workers are used well (0.9) by chunks of {900 * c:.0f} s and more here, and of {900 * cost:.0f} s on a "
-        "quiet core.",
+        f"1,000 workers are used well (0.9) by chunks of {900 * c:.0f} s and more here, and of "
+        f"{900 * cost:.0f} s on a quiet core.",
         "",
         "## The single writer",
         "",
         "Compressed, checksummed, flushed to disk and moved into place, one chunk after the other:",
         "",
-        "| chunk | on the clock, ms | of the processor, ms | chunks per second | workers it feeds at 1 s | at 10 s |",
+        "| chunk | on the clock, ms | of the processor, ms | chunks per second | workers it feeds at 1 s "
+        "| at 10 s |",
         "|---:|---:|---:|---:|---:|---:|",
         *(
             f"| {size} | {1000 * row['took']:.1f} | {1000 * row['used']:.1f} | {1 / row['took']:.0f} "
@@ -266,9 +268,8 @@ def write(
             for size, row in zip(LARGEST.values(), chunks, strict=True)
         ),
         "",
-        f"Of the {1000 * cost:.1f} ms that a small chunk costs the submitting process, {1000 * small['used']:.1f} ms are "
-        "writing; the rest is Dask's: making, sending and taking in a task. With chunks of a megabyte and more "
-        "the writer is the limit, and `--shared-folder` takes it away: then workers write.",
+        f"Of the {1000 * cost:.1f} ms that a small chunk costs the submitting process, "
+        f"{1000 * small['used']:.1f} ms are writing; the rest is Dask: making, sending and taking in a task.",
         "",
     ]
     (HERE / "scale.md").write_text("\n".join(lines), encoding="utf-8")

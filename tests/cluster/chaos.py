@@ -82,8 +82,9 @@ class Chaos:
                 victim.send_signal(signal.SIGSTOP)  # its nanny is told to start another one in time
             else:
                 with Client(self.cluster.address, set_as_default=False, timeout=20) as client:
-                    address = self.chance.choice(sorted(client.nthreads()))
-                    client.run(eat, workers=[address], on_error="ignore")
+                    there = sorted(client.nthreads())
+                    client.run(eat, workers=there[:1], on_error="ignore")
+                return bool(there)
             return True
         return False
 
@@ -114,6 +115,7 @@ def main() -> None:
         memory=MEMORY,
     )
     chaos = Chaos(cluster, arguments.kills, arguments.seed)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # whatever ends this, leave no process behind
     try:
         (folder / "chaos.toml").write_text(STUDY)
         assert answer(["run", str(folder / "chaos.toml"), "--out", str(folder / "one")]) == 0
@@ -122,6 +124,7 @@ def main() -> None:
         chaos.thread.start()
         finished = 0
         while chaos.acts:
+            assert chaos.thread.is_alive()
             store = folder / "spread"
             command = ["run", str(folder / "chaos.toml"), "--out", str(store), "--cluster", cluster.address]
             chaos.wanted.set()

@@ -71,8 +71,11 @@ def client_of(where: str | None) -> Iterator[Any]:
     if where is None:
         yield None
         return
+    import logging
+
     from kalmanbandits.cluster import open_cluster
 
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what goes wrong is said in our words
     with open_cluster(where) as client:
         click.echo(f"Dashboard: {client.dashboard_link}", err=True)
         yield client
