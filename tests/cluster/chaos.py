@@ -26,11 +26,12 @@ from cluster_worlds import TEXT, Processes
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "studies"))
 from distributed import Client
-from study_worlds import contents
+from study_worlds import chunk_files, contents
 
 from kalmanbandits.cli.commands import CLUSTER, answer
 
-STUDY = TEXT.replace("rounds = 20000", "rounds = 200000").replace("runs = 12", "runs = 45")
+STUDY = TEXT.replace("rounds = 20000", "rounds = 50000").replace("runs = 12", "runs = 45")
+STUDY = STUDY.replace("count = 6", "count = 24")  # 24 chunks of about half a second
 TTL = 6  # seconds without a word after which the scheduler gives a worker up
 MEMORY = "1200MiB"
 
@@ -46,8 +47,8 @@ def eat() -> None:
 class Chaos:
     """Does one thing after the other to the processes of a cluster, from a thread of its own."""
 
-    def __init__(self, cluster: Processes, kills: int, seed: int) -> None:
-        self.cluster, self.chance = cluster, random.Random(seed)
+    def __init__(self, cluster: Processes, store: Path, kills: int, seed: int) -> None:
+        self.cluster, self.store, self.chance = cluster, store, random.Random(seed)
         acts = ["kill"] * kills + ["stop", "memory"]
         self.chance.shuffle(acts)
         for i in (1, 2):  # a third and two thirds through
@@ -58,9 +59,16 @@ class Chaos:
         self.thread = threading.Thread(target=self.run, daemon=True)
 
     def run(self) -> None:
+        """An act after every chunk that has come back since the last one, a random moment later."""
+        before = 0
         while self.acts and not self.ended:
-            self.wanted.wait(1.0)
-            time.sleep(self.chance.uniform(0, 8))
+            time.sleep(0.05)
+            self.cluster.replace_workers()
+            there = len(chunk_files(self.store))
+            if there == before or not self.wanted.is_set():
+                continue
+            before = there
+            time.sleep(self.chance.uniform(0, 2))
             if self.wanted.is_set() and not self.ended and self.act(self.acts[0]):
                 self.done[self.acts.pop(0)] += 1
                 print(f"{sum(self.done.values())}: {self.done}", flush=True)
@@ -114,7 +122,8 @@ def main() -> None:
         DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL=f"{TTL}s",
         memory=MEMORY,
     )
-    chaos = Chaos(cluster, arguments.kills, arguments.seed)
+    store = folder / "spread"
+    chaos = Chaos(cluster, store, arguments.kills, arguments.seed)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # whatever ends this, leave no process behind
     try:
         (folder / "chaos.toml").write_text(STUDY)
@@ -125,7 +134,6 @@ def main() -> None:
         finished = 0
         while chaos.acts:
             assert chaos.thread.is_alive()
-            store = folder / "spread"
             command = ["run", str(folder / "chaos.toml"), "--out", str(store), "--cluster", cluster.address]
             chaos.wanted.set()
             code = answer(command)

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -95,12 +96,14 @@ class Processes:
         self.address = f"tcp://127.0.0.1:{self.port}"
         self.count = workers
         self.running: list[subprocess.Popen[bytes]] = []
+        self.changing = threading.Lock()
 
     def start(self) -> None:
         """Start the scheduler, at the same address as before, and its workers."""
-        self.begin("dask_scheduler", "--host", "127.0.0.1", "--port", str(self.port), "--no-dashboard")
-        for _ in range(self.count):
-            self.worker()
+        with self.changing:
+            self.begin("dask_scheduler", "--host", "127.0.0.1", "--port", str(self.port), "--no-dashboard")
+            for _ in range(self.count):
+                self.worker()
 
     def worker(self, **environment: str) -> subprocess.Popen[bytes]:
         """One more worker."""
@@ -121,17 +124,26 @@ class Processes:
         self.running.append(process)
         return process
 
+    def replace_workers(self) -> None:
+        """Start workers in place of those whose nannies have ended too, as a queueing system would."""
+        with self.changing:
+            for process in self.running[1:]:
+                if process.poll() is not None and self.scheduler.poll() is None:
+                    self.running.remove(process)
+                    self.worker()
+
     @property
     def scheduler(self) -> subprocess.Popen[bytes]:
         return self.running[0]
 
     def stop(self) -> None:
         """Kill everything, the children of nannies too."""
-        for process in self.running:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        self.running.clear()
+        with self.changing:
+            for process in self.running:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            self.running.clear()
 
 
 @contextlib.contextmanager

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from cluster_worlds import ROUNDS, Watcher, kill, pids, processes, spread_study, wait_until
 
+from kalmanbandits.backtesting import backtest, recommend
 from kalmanbandits.cluster import open_cluster
 from kalmanbandits.cluster.crew import Crew
 from kalmanbandits.cluster.order import Order
 from kalmanbandits.errors import ClusterError, InvalidArgument, InvalidType
+from kalmanbandits.policies import UCB, Random, SlidingWindowUCB
 from kalmanbandits.studies import Results, run_study
 from kalmanbandits.studies.store import layout
+from kalmanbandits.systems import Replay
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "studies"))
 from study_worlds import chunk_files, contents
 
 CHUNKS = 36
+COMMAND = Path(sys.executable).with_name("kalmanbandits")
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -152,6 +160,49 @@ def test_bad_arguments(client, tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="shared_folder must be False without a client"):
         run_study(study, tmp_path / "a", shared_folder=True)
     assert not (tmp_path / "a").exists()
+
+
+def test_a_backtest_is_that_of_threads(client) -> None:
+    table = np.random.default_rng(0).standard_normal((300, 2)).cumsum(0)
+    table[5, 1] = np.nan
+    policies = {"UCB": UCB(arms=2), "Random": Random(arms=2), "SW": SlidingWindowUCB(arms=2, window=20)}
+    watcher = Watcher()
+    found = backtest(Replay(table), policies, runs=3, client=client, progress=watcher)
+    truth = backtest(Replay(table), policies, runs=3)
+    assert found.names == truth.names
+    assert str(recommend(found)) == str(recommend(truth))
+    assert found.runs == truth.runs
+    np.testing.assert_array_equal(found.choices, truth.choices)
+    np.testing.assert_array_equal(found.earned, truth.earned)
+    assert watcher.heard[-1] == (3 * 3 * 300, 3 * 3 * 300)
+    with pytest.raises(InvalidArgument, match="threads must be left out with a client"):
+        backtest(Replay(table), policies, client=client, threads=2)
+
+
+def test_the_command_and_a_policy_of_ones_own(tmp_path: Path) -> None:
+    """The policy's source travels with the study; the worker compiles it anew."""
+    (skeleton,) = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+    (tmp_path / "mine.py").write_text(skeleton)
+    text = spread_study(("runs = 12", "runs = 2"), ("count = 6", "count = 2")).text
+    (tmp_path / "study.toml").write_text(text.replace('policy = "Random"', 'policy = "DiscountedMean"'))
+
+    def command(out: str, *options: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(COMMAND), "run", "study.toml", "--out", out, "--import", "mine.py", *options],
+            cwd=tmp_path, capture_output=True, text=True,
+        )  # fmt: skip
+
+    here, there = command("here"), command("there", "--cluster", "local:1")
+    assert (here.returncode, there.returncode) == (0, 0), there.stderr
+    assert "Dashboard: http://127.0.0.1:" in there.stderr
+    assert contents(tmp_path / "here") == contents(tmp_path / "there")
+    gone = command("gone", "--cluster", "tcp://127.0.0.1:9")
+    assert gone.returncode == 5
+    assert "no scheduler answers at tcp://127.0.0.1:9" in gone.stderr
+    assert not (tmp_path / "gone").exists()
+    wrong = command("gone", "--cluster", "slurm:9")
+    assert wrong.returncode == 2
+    assert "cluster must be such as" in wrong.stderr
 
 
 def doubled(shared: object, task: int) -> object:

@@ -75,8 +75,9 @@ def client_of(where: str | None) -> Iterator[Any]:
 
     from kalmanbandits.cluster import open_cluster
 
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what goes wrong is said in our words
     with open_cluster(where) as client:
+        for name in ("distributed", "distributed.client"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong is said in our words
         click.echo(f"Dashboard: {client.dashboard_link}", err=True)
         yield client
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 
 from kalmanbandits.cli.commands import EXIT_CODES, F, client_of, commands, importing, load_own, on_cluster
-from kalmanbandits.errors import ClusterError
 
 if TYPE_CHECKING:
     from kalmanbandits.studies import Changes
@@ -214,6 +213,7 @@ def _play(
     shard: str | None = None,
 ) -> None:
     from kalmanbandits.cli.progress import Reporter
+    from kalmanbandits.errors import ClusterError
     from kalmanbandits.studies import Shard, load_study, run_study
 
     part = Shard.parse(shard or "1/1")
