@@ -14,6 +14,7 @@ import pytest
 from cluster_worlds import ROUNDS, Watcher, kill, pids, processes, spread_study, wait_until
 
 from kalmanbandits.backtesting import backtest, recommend
+from kalmanbandits.cli import answer
 from kalmanbandits.cluster import open_cluster
 from kalmanbandits.cluster.crew import Crew
 from kalmanbandits.cluster.order import Order
@@ -196,13 +197,35 @@ def test_the_command_and_a_policy_of_ones_own(tmp_path: Path) -> None:
     assert (here.returncode, there.returncode) == (0, 0), there.stderr
     assert "Dashboard: http://127.0.0.1:" in there.stderr
     assert contents(tmp_path / "here") == contents(tmp_path / "there")
-    gone = command("gone", "--cluster", "tcp://127.0.0.1:9")
-    assert gone.returncode == 5
-    assert "no scheduler answers at tcp://127.0.0.1:9" in gone.stderr
-    assert not (tmp_path / "gone").exists()
-    wrong = command("gone", "--cluster", "slurm:9")
-    assert wrong.returncode == 2
-    assert "cluster must be such as" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("where", "code", "words"),
+    [
+        ("tcp://127.0.0.1:9", 5, "no scheduler answers at tcp://127.0.0.1:9"),
+        ("slurm:9", 2, "cluster must be such as"),
+    ],
+)
+def test_the_command_says_what_is_wrong(
+    where: str,
+    code: int,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("kalmanbandits.cluster.opening.ANSWER", 0.3)
+    (tmp_path / "study.toml").write_text(spread_study().text)
+    out = tmp_path / "store"
+    assert answer(["run", str(tmp_path / "study.toml"), "--out", str(out), "--cluster", where]) == code
+    assert words in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_workers_without_the_backend_stop_the_run(client, tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match=r'no worker is fit: .*backend must be "cpu" here, got "gpu"'):
+        run_study(spread_study(), tmp_path, client=client, backend="gpu")
+    assert chunk_files(tmp_path) == []
 
 
 def doubled(shared: object, task: int) -> object:

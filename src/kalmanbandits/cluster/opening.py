@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import logging
 import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kalmanbandits.cluster.crew import MOST_KILLED
 from kalmanbandits.errors import ClusterError, InvalidArgument, InvalidType, shown, whole
+from kalmanbandits.policies.spec import nearest
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -153,6 +155,7 @@ def _queued(path: Path) -> Cluster:
             f"{path} asks for {system}, whose command `{submit}` is not on this machine "
             "(start from one where jobs are submitted)"
         )
+    _check_settings(path, kind, settings)
     jobs = settings.pop("jobs", 1)
     least, most = (jobs.get("minimum", 0), jobs.get("maximum")) if isinstance(jobs, dict) else (jobs, jobs)
     least, most = whole("jobs", least, 0), whole("jobs", most, 1)
@@ -169,6 +172,22 @@ def _queued(path: Path) -> Cluster:
     # Jobs end with their walltime; adapting between equal numbers asks for others in their place.
     cluster.adapt(minimum_jobs=least, maximum_jobs=most)
     return cluster
+
+
+def _check_settings(path: Path, kind: Any, settings: dict[str, object]) -> None:
+    """Every key is one that the class of dask-jobqueue takes, and what it needs is there."""
+    import dask
+
+    made_by = [base.__init__ for base in (*kind.__mro__, *kind.job_cls.__mro__) if base is not object]
+    known = {"jobs"} | {name for each in made_by for name in inspect.signature(each).parameters}
+    for key in settings:
+        if key not in known:
+            raise InvalidArgument(
+                f"{path} must hold settings of {kind.__name__}, got {key!r}{nearest(key, sorted(known))}"
+            )
+    for key, example in (("cores", 8), ("memory", "16GB")):
+        if settings.get(key, dask.config.get(f"jobqueue.{kind.job_cls.config_name}.{key}", None)) is None:
+            raise InvalidArgument(f"{path} must say {key} of a job, such as `{key}: {example}`")
 
 
 def _read(path: Path) -> tuple[str, dict[str, object]]:
