@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import re
 import subprocess
@@ -17,12 +18,12 @@ from kalmanbandits.backtesting import backtest, recommend
 from kalmanbandits.cli import answer
 from kalmanbandits.cluster import open_cluster
 from kalmanbandits.cluster.crew import Crew
-from kalmanbandits.cluster.order import Order
+from kalmanbandits.cluster.order import Order, World
 from kalmanbandits.errors import ClusterError, InvalidArgument, InvalidType
 from kalmanbandits.policies import UCB, Random, SlidingWindowUCB
 from kalmanbandits.studies import Results, run_study
 from kalmanbandits.studies.store import layout
-from kalmanbandits.systems import Replay
+from kalmanbandits.systems import Replay, rotation
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "studies"))
 from study_worlds import chunk_files, contents
@@ -262,6 +263,19 @@ def test_an_error_of_a_task_is_raised_here(client) -> None:
         pytest.raises(ZeroDivisionError, match="task 0"),
     ):
         list(crew.compute(failing, [("0", 0)]))
+
+
+def test_kernels_are_compiled_once_per_machine(tmp_path: Path) -> None:
+    worlds = [World(rotation(theta=1.0), {"Random": Random(arms=2)})]
+    order = Order.of("kalmanbandits-warm", worlds, "cpu")
+    with (
+        processes(tmp_path / "scratch", 2, NUMBA_CACHE_DIR=str(tmp_path / "cache")) as made,
+        open_cluster(made.address) as client,
+        Crew(client, order) as crew,
+    ):
+        while crew.workers.alive < 2:
+            list(crew.compute(operator.eq, [("0", 0)]))  # any function that workers know
+        assert crew.compiled == 1  # the other one found it on disk
 
 
 def test_the_scheduler_dies_and_another_processor_is_refused(
