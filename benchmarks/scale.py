@@ -30,7 +30,8 @@ from typing import Any
 import numpy as np
 import psutil
 
-from kalmanbandits.cluster import Crew, open_cluster
+from kalmanbandits.cluster import open_cluster
+from kalmanbandits.cluster.crew import Crew
 from kalmanbandits.cluster.order import Order
 from kalmanbandits.studies import parse_study, run_study
 from kalmanbandits.studies.store.layout import Chunk

@@ -35,7 +35,7 @@ def spreading(where: str | None, *modules: str) -> Iterator[Callable[..., Iterat
 
 def on_workers(client: Any, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     """The results in the order of the items."""
-    from kalmanbandits.cluster import Crew
+    from kalmanbandits.cluster.crew import Crew
     from kalmanbandits.cluster.order import Order
 
     early: dict[int, R] = {}

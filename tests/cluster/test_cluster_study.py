@@ -204,7 +204,7 @@ def test_the_command_and_a_policy_of_ones_own(tmp_path: Path) -> None:
     ("where", "code", "words"),
     [
         ("tcp://127.0.0.1:9", 5, "no scheduler answers at tcp://127.0.0.1:9"),
-        ("slurm:9", 2, "cluster must be such as"),
+        ("slurm:9", 2, "cluster must be tcp://"),
     ],
 )
 def test_the_command_says_what_is_wrong(
@@ -305,8 +305,8 @@ def test_the_scheduler_dies_and_another_processor_is_refused(
     ("where", "message"),
     [
         ("local:0", "local:1 … local:1024, got local:0"),
-        ("local:two", "cluster must be such as tcp://"),
-        ("elsewhere", "cluster must be such as tcp://"),
+        ("local:two", "cluster must be tcp://"),
+        ("elsewhere", "cluster must be tcp://"),
         ("none.yaml", "cluster must be a YAML file that can be read"),
     ],
 )

@@ -59,7 +59,7 @@ def test_a_machine_where_no_jobs_are_submitted(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.parametrize("where", [3, None, b"local:1"])
 def test_a_place_that_is_no_text(where: object) -> None:
-    with pytest.raises(InvalidType, match="cluster must be text"), open_cluster(where):
+    with pytest.raises(InvalidType, match="cluster must be tcp://"), open_cluster(where):
         pass
 
 

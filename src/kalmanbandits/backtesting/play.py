@@ -163,7 +163,8 @@ class _Work:
 
     def do_on_cluster(self, client: Client) -> None:
         """Let the workers of a cluster play, a policy at a time each; the table goes to every worker once."""
-        from kalmanbandits.cluster import Crew, check_client
+        from kalmanbandits.cluster.crew import Crew
+        from kalmanbandits.cluster.opening import check_client
         from kalmanbandits.cluster.order import Order, World
 
         names = [self.tasks.get() for _ in self.policies]

@@ -8,7 +8,7 @@ Dask is imported when a cluster is used, not before; it comes with the extra `[c
 
 from __future__ import annotations
 
-from kalmanbandits.cluster.crew import Crew, Workers
-from kalmanbandits.cluster.opening import check_client, open_cluster
+from kalmanbandits.cluster.crew import Workers
+from kalmanbandits.cluster.opening import open_cluster
 
-__all__ = ["Crew", "Workers", "check_client", "open_cluster"]
+__all__ = ["Workers", "open_cluster"]

@@ -7,7 +7,8 @@ import inspect
 import logging
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 NEEDS = "needs Dask (pip install 'kalmanbandits[cluster]')"
 ANSWER = 10.0  # seconds in which a scheduler answers
-FORMS = "such as tcp://scheduler:8786, local:4 or slurm.yaml"
+FORMS = "tcp://scheduler:8786, local:4 or slurm.yaml"
 MOST_LOCAL = 1024
 # The systems that dask-jobqueue knows, by the name of its class.
 SYSTEMS = {
@@ -35,9 +36,8 @@ SYSTEMS = {
 }
 
 
-@contextlib.contextmanager
-def open_cluster(where: str) -> Iterator[Client]:
-    """A client of the cluster that `where` names; what was started for it ends with the block.
+def open_cluster(where: str) -> AbstractContextManager[Client]:
+    """A client of the cluster that `where` names, for a `with` block; what was started for it ends with that.
 
     Parameters
     ----------
@@ -51,30 +51,46 @@ def open_cluster(where: str) -> Iterator[Client]:
               memory: 16GB
               walltime: "01:00:00"
 
-    Yields
-    ------
-    distributed.Client
+    Returns
+    -------
+    context manager of a distributed.Client
         For `run_study(..., client=client)` and `backtest(..., client=client)`.
+
+    Examples
+    --------
+    >>> open_cluster("x")
+    Traceback (most recent call last):
+    kalmanbandits.errors.InvalidArgument: cluster must be tcp://scheduler:8786, local:4 or slurm.yaml, got 'x'
     """
     if not isinstance(where, str):
-        raise InvalidType(f"cluster must be text {FORMS}, got {shown(where)}")
+        raise InvalidType(f"cluster must be {FORMS}, got {shown(where)}")
     check_installed()
-    local = re.fullmatch(r"local:(\d{1,7})", where)
     if re.fullmatch(r"[a-z]+://\S+", where):
-        with _client(where) as client:
-            yield client
-    elif local or where.endswith((".yaml", ".yml")):
-        import dask
+        return _client(where)
+    if match := re.fullmatch(r"local:(\d{1,7})", where):
+        workers = int(match[1])
+        if not 1 <= workers <= MOST_LOCAL:
+            raise InvalidArgument(f"cluster must be local:1 … local:{MOST_LOCAL}, got {where}")
+        return _started(lambda: _local(workers))
+    if where.endswith((".yaml", ".yml")):
+        return _started(lambda: _queued(Path(where)))
+    raise InvalidArgument(f"cluster must be {FORMS}, got {shown(where)}")
 
-        # Of schedulers that are started here: see `MOST_KILLED`.
-        with (
-            dask.config.set({"distributed.scheduler.allowed-failures": MOST_KILLED}),
-            _closing(_local(int(local[1])) if local else _queued(Path(where))) as cluster,
-            _client(cluster) as client,
-        ):
+
+@contextlib.contextmanager
+def _started(make: Callable[[], Cluster]) -> Iterator[Client]:
+    """A client of a cluster that is started here."""
+    import dask
+
+    # Of schedulers that are started here: see `MOST_KILLED`.
+    with dask.config.set({"distributed.scheduler.allowed-failures": MOST_KILLED}):
+        cluster = make()
+    try:
+        with _client(cluster) as client:
             yield client
-    else:
-        raise InvalidArgument(f"cluster must be {FORMS}, got {where!r}")
+    finally:
+        with contextlib.suppress(Exception):
+            cluster.close(timeout=20)
 
 
 def check_installed() -> None:
@@ -118,20 +134,9 @@ def _client(where: str | Cluster) -> Iterator[Client]:
             client.close(timeout=5)
 
 
-@contextlib.contextmanager
-def _closing(cluster: Cluster) -> Iterator[Cluster]:
-    try:
-        yield cluster
-    finally:
-        with contextlib.suppress(Exception):
-            cluster.close(timeout=20)
-
-
 def _local(workers: int) -> Cluster:
     from distributed import LocalCluster
 
-    if not 1 <= workers <= MOST_LOCAL:
-        raise InvalidArgument(f"cluster must be local:1 … local:{MOST_LOCAL}, got local:{workers}")
     return LocalCluster(
         n_workers=workers,
         threads_per_worker=1,

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kalmanbandits.cluster import Crew
+from kalmanbandits.cluster.crew import Crew
 from kalmanbandits.cluster.order import Order
 from kalmanbandits.cluster.order import World as Players
 from kalmanbandits.errors import ClusterError

@@ -136,7 +136,7 @@ def _check_cluster(client: Client | None, shared_folder: bool, jobs: int | None)
         return
     if jobs is not None:
         raise InvalidArgument(f"jobs must be left out with a client, whose workers play, got {jobs}")
-    from kalmanbandits.cluster import check_client
+    from kalmanbandits.cluster.opening import check_client
 
     check_client(client)
 
