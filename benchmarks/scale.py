@@ -1,6 +1,6 @@
 """What a cluster costs and how far it scales, into benchmarks/scale.md.
 
-    make bench-scale      (or: python benchmarks/scale.py [--parts writer efficiency overhead] [--pairs 3])
+    make bench-scale      (or: python benchmarks/scale.py [--parts writer efficiency overhead] [--pairs 7])
 
 1. Overhead: a study of chunks of about a second on two threads and on two workers of this machine, by turns.
 2. Efficiency: simulated workers whose tasks sleep; scheduler, messages, results and files are the real thing.
@@ -88,7 +88,7 @@ def overhead(pairs: int) -> list[Row]:
             for kind in ("threads", "workers") if pair % 2 == 0 else ("workers", "threads"):
                 where: dict[str, Any] = {"jobs": 2} if kind == "threads" else {"client": client}
                 clock, before = time.perf_counter(), used()
-                run_study(study(6), Path(folder) / f"{kind}{pair}", **where)
+                run_study(study(4), Path(folder) / f"{kind}{pair}", **where)
                 row[kind], row[f"{kind} used"] = time.perf_counter() - clock, used() - before
             rows.append(row)
             print(row, flush=True)
@@ -214,7 +214,7 @@ def write(kept: dict[str, list[Row]]) -> None:
         "",
         "## Overhead on one machine",
         "",
-        "The same study, 12 chunks of about a second, on two threads and on two workers "
+        "The same study, 8 chunks of about a second, on two threads and on two workers "
         "(`--cluster local:2`), by turns. Speed is that of the workers over that of the threads; work is "
         "what "
         "the threads compute over what workers, scheduler and submitting process compute together.",
@@ -305,7 +305,7 @@ PARTS: dict[str, Callable[[int], list[Row]]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--parts", nargs="*", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--host", nargs=2, metavar=("ADDRESS", "COUNT"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 PER_SLOT = 3  # tasks in flight for each that can run at a time: enough to keep workers busy, few to lose
-PAUSE, WATCH, POLL = 0.02, 0.1, 1.0  # seconds between looks at results, at progress, and at the workers
+PAUSE, WATCH, POLL = 0.05, 0.1, 1.0  # seconds between looks at results, at progress, and at the workers
 # Workers that may die with a task in hand before that counts as the task's fault. Dask's own limit is 3,
 # which innocent tasks reach where workers are often killed.
 MOST_KILLED = 30

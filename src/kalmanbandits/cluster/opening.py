@@ -24,6 +24,11 @@ NEEDS = "needs Dask (pip install 'kalmanbandits[cluster]')"
 ANSWER = 10.0  # seconds in which a scheduler answers
 FORMS = "tcp://scheduler:8786, local:4 or slurm.yaml"
 MOST_LOCAL = 1024
+# Of schedulers and workers that are started here. Profiles would show one kernel, at some percent of a core.
+SETTINGS = {
+    "distributed.scheduler.allowed-failures": MOST_KILLED,
+    "distributed.worker.profile.enabled": False,
+}
 # The systems that dask-jobqueue knows, by the name of its class.
 SYSTEMS = {
     "slurm": "SLURMCluster",
@@ -82,8 +87,7 @@ def _started(make: Callable[[], Cluster]) -> Iterator[Client]:
     """A client of a cluster that is started here."""
     import dask
 
-    # Of schedulers that are started here: see `MOST_KILLED`.
-    with dask.config.set({"distributed.scheduler.allowed-failures": MOST_KILLED}):
+    with dask.config.set(SETTINGS):
         cluster = make()
     try:
         with _client(cluster) as client:
@@ -143,6 +147,7 @@ def _local(workers: int) -> Cluster:
         processes=True,
         dashboard_address="127.0.0.1:0",
         silence_logs=logging.CRITICAL,  # what is lost is in the progress
+        preload="kalmanbandits.cluster.worker",
     )
 
 

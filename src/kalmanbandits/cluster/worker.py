@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import pickle
+import signal
 import sys
 import tempfile
 import time
@@ -31,6 +32,11 @@ NETWORK = ("nfs", "lustre", "gpfs", "cifs", "smb", "beegfs", "ceph", "afs", "glu
 
 # What the tasks of a run share, once this worker has been found fit.
 _shared: dict[str, tuple[object]] = {}
+
+
+def dask_setup(worker: Worker) -> None:
+    """Of a local worker, which gets a Ctrl-C in the terminal too: that is for the submitting process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 class Preparation(WorkerPlugin):  # type: ignore[misc]
