@@ -268,7 +268,8 @@ def write(kept: dict[str, list[Row]]) -> None:
         ),
         "",
         f"A core of the submitting process feeds {1 / c:.0f} chunks per second: 1,000 workers are used well "
-        f"(0.9) by chunks of {900 * c:.1f} s and more.",
+        f"(0.9) by tasks of {900 * c:.1f} s and more. So a study gives more than 80 threads several of its "
+        "chunks at a time, 12 to 1,000 threads, and hands out the last ones one by one.",
         "",
         "## The single writer",
         "",

@@ -22,7 +22,9 @@ from kalmanbandits.cluster.order import Order, World
 from kalmanbandits.errors import ClusterError, InvalidArgument, InvalidType
 from kalmanbandits.policies import UCB, Random, SlidingWindowUCB
 from kalmanbandits.studies import Results, run_study
+from kalmanbandits.studies.cluster import ClusterWork, Task
 from kalmanbandits.studies.store import layout
+from kalmanbandits.studies.store.layout import Values
 from kalmanbandits.systems import Replay, rotation
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "studies"))
@@ -67,6 +69,25 @@ def test_the_same_bits_as_one_process(client, truth, tmp_path: Path, shared: boo
     assert watcher.heard[0] == (0, total)
     assert watcher.heard[-1] == (total, total)
     assert 1 <= watcher.crews[-1].alive <= 2  # one may have done all before the other was ready
+
+
+def test_many_workers_get_several_chunks_at_a_time(
+    client, truth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kalmanbandits.studies.cluster.FEW", 0.5)  # as if one were many
+    sizes: list[int] = []
+    keep = ClusterWork.keep
+
+    def spy(self: ClusterWork, task: Task, values: list[Values]) -> None:
+        sizes.append(len(task.chunks))
+        keep(self, task, values)
+
+    monkeypatch.setattr(ClusterWork, "keep", spy)
+    run_study(spread_study(), tmp_path, client=client)
+    assert contents(tmp_path) == truth
+    assert sum(sizes) == CHUNKS
+    assert 2 <= max(sizes) <= 4
+    assert sizes.count(1) >= 4  # the last ones, one by one
 
 
 def test_a_store_grows_on_a_cluster(client, truth, tmp_path: Path) -> None:

@@ -74,6 +74,11 @@ class Crew:
         self._in_flight: _InFlight[Any] | None = None
 
     @property
+    def slots(self) -> int:
+        """How many tasks can run at a time."""
+        return sum(self._slots.values())
+
+    @property
     def workers(self) -> Workers:
         """How the workers are, as far as is known here."""
         return Workers(len(self._slots), self._lost, self._repeated)
@@ -151,7 +156,7 @@ class Crew:
         self._in_flight = in_flight = _InFlight(self.client, self.order.run, function)
         while more or in_flight:
             self._look()
-            while more and len(in_flight) < PER_SLOT * sum(self._slots.values()):
+            while more and len(in_flight) < PER_SLOT * self.slots:
                 task = next(waiting, None)
                 if task is None:
                     more = False

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kalmanbandits.cluster.crew import Crew
+from kalmanbandits.cluster.crew import PER_SLOT, Crew
 from kalmanbandits.cluster.order import Order
 from kalmanbandits.cluster.order import World as Players
 from kalmanbandits.errors import ClusterError
@@ -26,6 +26,9 @@ from kalmanbandits.studies.store.store import Store
 if TYPE_CHECKING:
     from distributed import Client
 
+# The submitting process takes in some hundred tasks per second (benchmarks/scale.md). For more threads of
+# workers than FEW, whose chunks of a second would come faster, a task is several chunks.
+FEW, MOST_CHUNKS = 80, 16
 SEEN = 60.0  # seconds after which a file that another machine has written is seen here: NFS remembers absence
 
 
@@ -72,14 +75,15 @@ class ClusterWork(_Work):
 
         def watch() -> None:
             if progress is not None:
-                crew.tell(progress)
+                self.crew.tell(progress)
                 progress(self.done, self.total)
 
         if progress is not None:
             progress(self.done, self.total)
         if self.tasks.empty():
             return
-        with Crew(self.client, order) as crew:
+        self.crew = Crew(self.client, order)
+        with self.crew as crew:
             for task, values in crew.compute(play_task, self.all_tasks(), watch):
                 self.keep(task, values)
 
@@ -89,14 +93,22 @@ class ClusterWork(_Work):
         return f"kalmanbandits-{fingerprint(where)[:16]}"
 
     def take(self) -> list[Chunk]:
-        """The next chunk, or as many as fill a GPU."""
-        chunks = super().take()
-        while self.backend == "gpu" and chunks and self.runs(chunks) < TOGETHER:
+        """The chunks of the next task: as many as fill a GPU; on CPUs one, or several for many workers."""
+        chunks, most = super().take(), self.chunks_of_task()
+        while chunks and (self.runs(chunks) < TOGETHER if self.backend == "gpu" else len(chunks) < most):
             more = super().take()
             if not more:
                 break
             chunks += more
         return chunks
+
+    def chunks_of_task(self) -> int:
+        """How many chunks make a task on CPUs, so that tasks come back no faster than they can be taken in.
+
+        Where few are left they are handed out one by one, lest some workers wait for others at the end.
+        """
+        slots = self.crew.slots
+        return max(1, min(slots // FEW, self.tasks.qsize() // max(1, PER_SLOT * slots), MOST_CHUNKS))
 
     def runs(self, chunks: list[Chunk]) -> int:
         """How many runs some chunks hold."""
