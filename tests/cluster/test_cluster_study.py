@@ -76,13 +76,13 @@ def test_many_workers_get_several_chunks_at_a_time(
 ) -> None:
     monkeypatch.setattr("kalmanbandits.studies.cluster.FEW", 0.5)  # as if one were many
     sizes: list[int] = []
-    keep = ClusterWork.keep
+    receive = ClusterWork.receive
 
     def spy(self: ClusterWork, task: Task, values: list[Values]) -> None:
         sizes.append(len(task.chunks))
-        keep(self, task, values)
+        receive(self, task, values)
 
-    monkeypatch.setattr(ClusterWork, "keep", spy)
+    monkeypatch.setattr(ClusterWork, "receive", spy)
     run_study(spread_study(), tmp_path, client=client)
     assert contents(tmp_path) == truth
     assert sum(sizes) == CHUNKS

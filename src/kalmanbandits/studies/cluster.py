@@ -85,7 +85,7 @@ class ClusterWork(_Work):
         self.crew = Crew(self.client, order)
         with self.crew as crew:
             for task, values in crew.compute(play_task, self.all_tasks(), watch):
-                self.keep(task, values)
+                self.receive(task, values)
 
     def run_name(self) -> str:
         """The same for the same study in the same folder: two at a time the store's lock forbids."""
@@ -94,12 +94,12 @@ class ClusterWork(_Work):
 
     def take(self) -> list[Chunk]:
         """The chunks of the next task: as many as fill a GPU; on CPUs one, or several for many workers."""
-        chunks, most = super().take(), self.chunks_of_task()
-        while chunks and (self.runs(chunks) < TOGETHER if self.backend == "gpu" else len(chunks) < most):
-            more = super().take()
-            if not more:
-                break
-            chunks += more
+        size = self.runs if self.backend == "gpu" else len
+        room = TOGETHER if self.backend == "gpu" else self.chunks_of_task()
+        chunks: list[Chunk] = []
+        while room > 0 and (some := super().take()):
+            chunks += some
+            room -= size(some)
         return chunks
 
     def chunks_of_task(self) -> int:
@@ -129,7 +129,7 @@ class ClusterWork(_Work):
             name = f"cell-{first.cell}-block-{first.block}-{fingerprint(repr(pieces))[:8]}"
             yield name, Task(tuple(pieces), tuple(worlds), whole and self.frame.folder is not None)
 
-    def keep(self, task: Task, values: list[Values]) -> None:
+    def receive(self, task: Task, values: list[Values]) -> None:
         """Write the chunks of a task, or see that its worker has."""
         results = iter(values)
         for chunk, pieces in task.chunks:
