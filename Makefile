@@ -20,7 +20,8 @@ COMPILE := pip compile --quiet --universal --fork-strategy fewest --python-versi
 
 .DEFAULT_GOAL := help
 .PHONY: help setup reproduce figure check format test test-random test-oldest docs fuzz attack mutate soak audit-source audit count gpu-code \
-	gpu-golden bench bench-peers bench-gpu bench-regret bench-windows bench-intervals gallery golden lock clean
+	gpu-golden bench bench-peers bench-gpu bench-regret bench-windows bench-intervals bench-scale cluster-test gallery \
+	golden lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-13s %s\n", $$1, $$2 }'
@@ -58,7 +59,7 @@ test: setup ## every test, the same examples each time, on WORKERS processes (de
 $(OLDEST): pyproject.toml
 	$(UV) venv --quiet --allow-existing --python $(BIN)/python $(VENV)/oldest
 	$(UV) pip compile --quiet --resolution lowest-direct --no-header --no-annotate pyproject.toml --extra data \
-		--extra gym --output-file $(VENV)/oldest/lowest.txt
+		--extra gym --extra cluster --output-file $(VENV)/oldest/lowest.txt
 	$(UV) pip install --quiet --python $(VENV)/oldest/bin/python --requirement $(VENV)/oldest/lowest.txt \
 		--constraint $(VENV)/oldest/lowest.txt pytest pytest-xdist hypothesis pandas playwright build hatchling \
 		buffalo-gym uv
@@ -99,6 +100,10 @@ audit: audit-source ## that and known faults of the dependencies, where they can
 count: setup ## lines of code, Any in signatures, repeated passages
 	$(BIN)/python tools/count.py $(ARGS)
 
+cluster-test: setup ## a cluster whose workers are killed 50 times (or KILLS) and whose scheduler twice; Slurm where installed
+	$(BIN)/python tests/cluster/chaos.py --kills $(or $(KILLS),50) $(ARGS)
+	$(BIN)/python -m pytest tests/cluster
+
 gpu-code: setup ## compile every kernel of the GPU, without one, and compare sizes and registers with the golden file
 	KALMANBANDITS_GPU_CODE=all $(BIN)/python -m pytest -n $(WORKERS) tests/gpu_code $(ARGS)
 
@@ -130,6 +135,9 @@ bench-windows: setup ## regret of UBSS(window="auto") over that of the best fixe
 
 bench-intervals: setup ## how often the intervals of backtests cover, and how wide they are, into docs/intervals.md
 	$(BIN)/python benchmarks/intervals.py $(ARGS)
+
+bench-scale: setup ## what a cluster costs, and how far it scales, into benchmarks/scale.md
+	$(BIN)/python benchmarks/scale.py $(ARGS)
 
 gallery: setup $(GALLERY) ## ten real tables from packages, each with its verdict, into docs/gallery.md
 	$(BIN)/python benchmarks/gallery.py $(VENV)/gallery/lib/python*/site-packages $(ARGS)

@@ -15,11 +15,11 @@ import argparse
 import json
 import math
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from spreading import spreading
 from worlds import DEVELOPMENT, GROUPS, World, draw, report_seed
 
 import kalmanbandits as kb
@@ -154,24 +154,25 @@ def main() -> None:
     parser.add_argument("--groups", nargs="*", choices=list(GROUPS), default=list(GROUPS))
     parser.add_argument("--development", action="store_true", help="the seed for tuning; writes nothing")
     parser.add_argument("--out", type=Path, default=HERE / "regret.md")
+    parser.add_argument("--cluster", metavar="WHERE", help="let a Dask cluster play: see docs/cluster.md")
     arguments = parser.parse_args()
     kept = arguments.out.with_suffix(".json")
     groups = json.loads(kept.read_text()) if kept.exists() else {}
     seed = DEVELOPMENT if arguments.development else report_seed()
-    for group in arguments.groups:
-        runs = min(arguments.runs, 6) if group in ("many", "k200", "k1000") else arguments.runs
-        start, rows = time.perf_counter(), []
-        with ThreadPoolExecutor() as pool:
+    with spreading(arguments.cluster, "worlds") as spread:
+        for group in arguments.groups:
+            runs = min(arguments.runs, 6) if group in ("many", "k200", "k1000") else arguments.runs
+            start, rows = time.perf_counter(), []
             numbers = range(arguments.systems)
-            for row in pool.map(lambda number: measure(group, number, runs, seed), numbers):  # noqa: B023
+            for row in spread(lambda number: measure(group, number, runs, seed), numbers):  # noqa: B023
                 rows.append(row)
                 worst = max(row["runs"])
                 print(f"{group}: {row['world']}: {row['ratio']:.2f}, worst run {worst:.2f}", flush=True)
-        print(f"{group}: {summary(rows)}; {time.perf_counter() - start:.0f} s", flush=True)
-        if not arguments.development:
-            groups[group] = {"seed": seed, "runs": runs, "rows": rows}
-            kept.write_text(json.dumps(groups, indent=1, ensure_ascii=False) + "\n")
-            write(groups, arguments.out)
+            print(f"{group}: {summary(rows)}; {time.perf_counter() - start:.0f} s", flush=True)
+            if not arguments.development:
+                groups[group] = {"seed": seed, "runs": runs, "rows": rows}
+                kept.write_text(json.dumps(groups, indent=1, ensure_ascii=False) + "\n")
+                write(groups, arguments.out)
 
 
 if __name__ == "__main__":

@@ -284,13 +284,13 @@ def test_compiling_is_said_and_not_counted(
 ) -> None:
     """A kernel takes 30 seconds to compile while nothing moves: no time left is made up from that."""
     with Reporter(sys.stderr) as reporter:
-        reporter.show(0, 10_000)
+        reporter(0, 10_000)
         with trigger_event("numba:compile"):
             for second in (110.0, 120.0, 130.0):
                 clock_at(second)
-                reporter.show(10, 10_000)
+                reporter(10, 10_000)
         clock_at(140.0)
-        reporter.show(1010, 10_000)
+        reporter(1010, 10_000)
     lines = capsys.readouterr().err.splitlines()
     assert lines == 3 * ["  0.1 %  10 of 10 k rounds  compiling"] + [
         " 10.1 %  1.0 k of 10 k rounds  100 rounds/s  0:01:30 left"
@@ -303,8 +303,8 @@ def test_plain_lines_come_now_and_then(
     with Reporter(sys.stderr) as reporter:
         for second in range(21):
             clock_at(100.0 + second)
-            reporter.show(1000 + 500 * second, 11_000)
-        reporter.show(11_000, 11_000)
+            reporter(1000 + 500 * second, 11_000)
+        reporter(11_000, 11_000)
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
         " 31.8 %  3.5 k of 11 k rounds  500 rounds/s  0:00:15 left",

@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 _ROOMS = (
     "agent",
     "backtesting",
+    "cluster",
     "errors",
     "filtering",
     "learning",
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from kalmanbandits import (
         agent,
         backtesting,
+        cluster,
         errors,
         filtering,
         learning,

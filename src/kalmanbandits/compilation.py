@@ -33,6 +33,7 @@ from numba.core.codegen import CPUCodegen, JITCodeLibrary
 from numba.core.compiler import Compiler, CompileResult
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.cpu import CPUContext
+from numba.core.registry import cpu_target
 from numba.core.serialize import dumps
 from numba.core.typing.templates import Signature
 
@@ -284,6 +285,22 @@ def cache_folder() -> Path | None:
     versions = f"numba {numba.__version__} numpy {np.__version__} python {sys.version}"
     stamp = hashlib.sha256((versions + package_sources()).encode()).hexdigest()[:16]
     return root / "kalmanbandits" / stamp
+
+
+def keep_in(root: Path) -> None:
+    """Keep compiled kernels in another folder from now on, in this process."""
+    config.CACHE_DIR = str(root)  # type: ignore[attr-defined]
+    cache_folder.cache_clear()
+
+
+def target() -> str:
+    """The processor that machine code is made for, and a hash of its features: `znver4 1f0c…`.
+
+    Two machines of which these differ may round differently, as one multiplies and adds in one step.
+    `NUMBA_CPU_NAME` and `NUMBA_CPU_FEATURES` pin both.
+    """
+    _, name, features = cpu_target.target_context.codegen().magic_tuple()
+    return f"{name} {hashlib.sha256(features.encode()).hexdigest()[:8]}"
 
 
 @functools.cache

@@ -42,6 +42,10 @@ class StoreRefused(KalmanBanditsError):
     """A folder that is not this program's to write or read: foreign, locked, or of another version."""
 
 
+class ClusterError(KalmanBanditsError, RuntimeError):
+    """A cluster that cannot be reached, has no worker that is fit, or went away; what is done is kept."""
+
+
 class JournalError(KalmanBanditsError, OSError):
     """A journal that cannot be opened or written; the agent is as it was before the call."""
 

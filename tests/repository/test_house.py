@@ -21,6 +21,7 @@ LOCKS = {"uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock", "pylock.toml", "c
 # Papers and standards. Where packages come from is each machine's own business, so no index is among them.
 HOSTS = {"arxiv.org", "doi.org", "proceedings.mlr.press", "keepachangelog.com", "semver.org"}
 HOSTS |= {"example.org", "packages.example.com"}  # reserved names, for the tests below
+HOSTS |= {"scheduler", "127.0.0.1"}  # of a cluster: a name for the reader to replace, and this machine
 
 HOST = re.compile(r"(?:://([\w.-]+))|\b((?:[a-z0-9-]+\.)+(?:org|com|net))\b", re.IGNORECASE)
 HOME = re.compile(r"(?<![\w.}])/(?:home|root|work|Users|opt)/\w")

@@ -24,6 +24,7 @@ LINE = (
     "policies",
     "simulation",
     "theory",
+    "cluster",
     "studies",
     "reporting",
     "backtesting",

@@ -7,7 +7,7 @@ import sys
 
 import kalmanbandits as kb
 
-HEAVY = ("matplotlib", "xarray", "plotly", "numba.cuda", "pandas", "zarr", "rich", "gymnasium")
+HEAVY = ("matplotlib", "xarray", "plotly", "numba.cuda", "pandas", "zarr", "rich", "gymnasium", "distributed")
 
 
 def fresh(code: str) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import queue
 import threading
+import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +19,11 @@ from kalmanbandits.policies.spec import Policy, Spec
 from kalmanbandits.pool import run_threads
 from kalmanbandits.simulation import simulate
 from kalmanbandits.simulation.cpu import available_cores
+from kalmanbandits.simulation.versions import fingerprint
 from kalmanbandits.systems.replay import Replay, check_replay
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 Progress = Callable[[int, int], None]
 LONG_WORK = 50_000  # rounds, of all runs, that a policy plays at most again if it refits a model on its way
@@ -32,6 +39,7 @@ def backtest(
     progress: Progress | None = None,
     left_out: Mapping[str, str] | None = None,
     fitted: int = 0,
+    client: Client | None = None,
 ) -> Backtest:
     """Run every policy on a table, and compare what they earned.
 
@@ -59,6 +67,9 @@ def backtest(
         Number of first rows to which the systems of the policies that know one were fitted. Then every policy
         is evaluated on the rows after these: policies that know a system start there, those that learn have
         played the rows before.
+    client : distributed.Client, optional
+        Of a Dask cluster, whose workers play then, a policy at a time: see
+        `kalmanbandits.cluster.open_cluster`.
 
     Returns
     -------
@@ -83,7 +94,12 @@ def backtest(
             f"fitted must leave two rows at least of {replay.rounds} to judge by, got {fitted}"
         )
     work = _Work(replay, policies, runs, seed, progress, fitted)
-    work.do(available_cores() if threads is None else whole("threads", threads, 1))
+    if client is None:
+        work.do(available_cores() if threads is None else whole("threads", threads, 1))
+    elif threads is not None:
+        raise InvalidArgument(f"threads must be left out with a client, whose workers play, got {threads}")
+    else:
+        work.do_on_cluster(client)
     return judge(replay, fitted, policies, work.played, seed, left_out or {})
 
 
@@ -109,6 +125,14 @@ def check_policies(policies: object, replay: Replay) -> None:
             )
 
 
+class Table(NamedTuple):
+    """The rows that learners play, those of them by which all are judged, and the seed of the policies."""
+
+    whole: Replay
+    judged: Replay
+    seed: int
+
+
 class _Work:
     """The policies that wait for a thread, and what those have earned that are done."""
 
@@ -121,8 +145,8 @@ class _Work:
         progress: Progress | None,
         fitted: int,
     ) -> None:
-        self.whole, self.judged = replay, replay.rows(fitted)
-        self.policies, self.seed, self.progress = policies, seed, progress
+        self.table = Table(replay, replay.rows(fitted), seed)
+        self.policies, self.progress = policies, progress
         slow = {name: type(policy).attend is not Spec.attend for name, policy in policies.items()}
         most = max(1, min(runs, LONG_WORK // replay.rounds))
         self.wanted = {name: most if slow[name] else runs for name in policies}
@@ -140,10 +164,30 @@ class _Work:
         run_threads(self.work, min(threads, len(self.policies)), self.stop, self.tell)
         self.tell()
 
+    def do_on_cluster(self, client: Client) -> None:
+        """Let the workers of a cluster play, a policy at a time each; the table goes to every worker once."""
+        from kalmanbandits.cluster.crew import Crew
+        from kalmanbandits.cluster.opening import check_client
+        from kalmanbandits.cluster.order import Order, World
+
+        names = [self.tasks.get() for _ in self.policies]
+        run = fingerprint([platform.node(), os.getpid(), time.time_ns()])[:16]
+        worlds = [World(self.table.judged, self.policies)]
+        order = Order.of(f"kalmanbandits-{run}", worlds, "cpu", self.table)
+        tasks = ((name, (name, self.policies[name], self.wanted[name])) for name in names)
+        with Crew(check_client(client), order) as crew:
+
+            def watch() -> None:
+                crew.tell(self.progress)
+                self.tell()
+
+            for (name, _, wanted), played in crew.compute(play_task, tasks, watch):
+                self.played[name], self.done[name] = played, wanted
+
     def tell(self) -> None:
         """Rounds done, of rounds wanted."""
         if self.progress is not None:
-            rounds = self.whole.rounds
+            rounds = self.table.whole.rounds
             self.progress(sum(self.done.values()) * rounds, sum(self.wanted.values()) * rounds)
 
     def work(self) -> None:
@@ -156,28 +200,51 @@ class _Work:
             self.played[name] = self.play(name, self.policies[name])
 
     def play(self, name: str, policy: Policy) -> Played:
-        """All runs of a policy; just one where the second would repeat it."""
-        source = self.judged if isinstance(policy, KnownSystemPolicy) else self.whole
-        T = self.judged.rounds
-        rows, filled, table = np.arange(T), self.judged.filled, self.judged.table
-        earned, missing = np.zeros(T), 0
-        first: Any = None
+        """All runs of a policy."""
 
         def watch(done: int, total: int) -> None:
             if self.stop.is_set():
                 raise InterruptedError
 
-        for run in range(self.wanted[name]):
-            result = simulate(
-                source, {"it": policy}, runs=1, first_run=run, seed=self.seed, checkpoints=1,
-                trace=True, threads=1, progress=watch,
-            )  # fmt: skip
-            choices = result["choice"].values[0, 0, -T:]
-            if run == 1 and np.array_equal(choices, first):
-                break
-            first = choices if first is None else first
-            earned += filled[rows, choices]
-            missing += int(np.isnan(table[rows, choices]).sum())
-            self.done[name] = run + 1
-        runs, self.done[name] = self.done[name], self.wanted[name]
-        return Played(earned / runs, first, missing / runs, runs)
+        def count(runs: int) -> None:
+            self.done[name] = runs
+
+        played = play_policy(self.table, policy, self.wanted[name], watch, count)
+        count(self.wanted[name])
+        return played
+
+
+def play_task(table: object, task: tuple[str, Policy, int]) -> Played:
+    """On a worker: all runs of a policy."""
+    assert isinstance(table, Table)
+    _, policy, wanted = task
+    return play_policy(table, policy, wanted)
+
+
+def play_policy(
+    table: Table,
+    policy: Policy,
+    wanted: int,
+    watch: Progress | None = None,
+    count: Callable[[int], None] = lambda runs: None,
+) -> Played:
+    """So many runs of a policy; just one where the second would repeat it."""
+    source = table.judged if isinstance(policy, KnownSystemPolicy) else table.whole
+    T = table.judged.rounds
+    rows, filled, cells = np.arange(T), table.judged.filled, table.judged.table
+    earned, missing, runs = np.zeros(T), 0, 0
+    first: Any = None
+    for run in range(wanted):
+        result = simulate(
+            source, {"it": policy}, runs=1, first_run=run, seed=table.seed, checkpoints=1,
+            trace=True, threads=1, progress=watch,
+        )  # fmt: skip
+        choices = result["choice"].values[0, 0, -T:]
+        if run == 1 and np.array_equal(choices, first):
+            break
+        first = choices if first is None else first
+        earned += filled[rows, choices]
+        missing += int(np.isnan(cells[rows, choices]).sum())
+        runs = run + 1
+        count(runs)
+    return Played(earned / runs, first, missing / runs, runs)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from kalmanbandits.cli.commands import EXIT_CODES, commands, importing, load_own
+from kalmanbandits.cli.commands import EXIT_CODES, client_of, commands, importing, load_own, on_cluster
 
 F = TypeVar("F", bound=Callable[..., Any])
 FITTED = "# Fitted to "  # how a file of `fit` begins
@@ -63,6 +63,7 @@ def reading(command: F) -> F:
     metavar="TIME,ARM,REWARD[,P]",
     help="The columns of a table with one row for each choice; P is the probability of the choice.",
 )
+@on_cluster
 @reading
 @importing
 def backtest(
@@ -80,6 +81,7 @@ def backtest(
       kalmanbandits backtest latencies.csv --minimize --drop comment --index time
       kalmanbandits backtest rewards.csv --policies UBSS,UCB --columns north,south --out results/two
       kalmanbandits backtest rewards.csv --import my_policy.py
+      kalmanbandits backtest rewards.csv --cluster local:4
       kalmanbandits backtest choices.csv --log time,arm,reward,probability
     """
     from kalmanbandits.backtesting.report import check_folder
@@ -118,15 +120,21 @@ def play(replay: Any, origin: Any, folder: Path, title: str, options: dict[str, 
     if trained is not None:
         click.echo(f"fitted to the first {trained.rows} rows: dimension {trained.dimension}", err=True)
     found = line_up(replay, split(options["policies"]), None if trained is None else trained.system)
+    here = options["cluster"] is None
     threads = options["jobs"] or available_cores()
-    with Reporter(sys.stderr) as reporter, Ahead(found.policies, threads, reporter.show) as ahead:
+    with (
+        client_of(options["cluster"]) as client,
+        Reporter(sys.stderr) as reporter,
+        Ahead(found.policies, threads if here else 1, reporter) as ahead,
+    ):
         result = backtest(
             replay,
             found.policies,
             runs=options["runs"],
             seed=options["seed"],
-            threads=threads,
-            progress=ahead.tell,
+            threads=threads if here else options["jobs"],
+            progress=ahead.tell if here else reporter,
+            client=client,
             left_out=found.left_out,
             fitted=0 if trained is None else trained.rows,
         )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -15,7 +16,7 @@ from kalmanbandits import __version__
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-ASSUMPTION_FAILS, BAD_USE, REFUSED, DISK, INTERRUPTED = 1, 2, 3, 4, 130
+ASSUMPTION_FAILS, BAD_USE, REFUSED, DISK, CLUSTER, INTERRUPTED = 1, 2, 3, 4, 5, 130
 EXIT_CODES = """\b
 Exit codes:
   0    done
@@ -23,6 +24,7 @@ Exit codes:
   2    a wrong option, or a study, system or table that cannot be used
   3    the folder is refused: not a store, another study's, damaged, or in use
   4    the disk is full, or a file cannot be read or written
+  5    the cluster cannot be reached, has no worker that is fit, or went away; what is done is kept
   130  interrupted; what is done is kept
 """
 
@@ -53,18 +55,39 @@ def importing(command: F) -> F:
     )(command)
 
 
+def on_cluster(command: F) -> F:
+    """The option that lets the workers of a cluster play."""
+    return click.option(
+        "--cluster",
+        metavar="WHERE",
+        help="Let a Dask cluster play: tcp://scheduler:8786, local:4 (processes here), or slurm.yaml (jobs; "
+        "see docs/cluster.md). Needs the extra [cluster].",
+    )(command)
+
+
+@contextmanager
+def client_of(where: str | None) -> Iterator[Any]:
+    """The client of a cluster, whose dashboard is named; None where none is asked for."""
+    if where is None:
+        yield None
+        return
+    import logging
+
+    from kalmanbandits.cluster import open_cluster
+
+    with open_cluster(where) as client:
+        for name in ("distributed", "distributed.client"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong is said in our words
+        click.echo(f"Dashboard: {client.dashboard_link}", err=True)
+        yield client
+
+
 def load_own(imports: tuple[Path, ...]) -> None:
     """Run the files that define policies, so that these are known by name."""
-    import importlib.util
+    from kalmanbandits.policies.own_files import load_own_file
 
     for path in imports:
-        # A name that nobody can import, lest a file called random.py take the place of a module.
-        spec = importlib.util.spec_from_file_location(f"--import {path.stem}", path)
-        if spec is None or spec.loader is None:
-            raise click.UsageError(f"--import must be a Python file, got {str(path)!r}")
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = module  # where dataclasses look for annotations
-        spec.loader.exec_module(module)
+        load_own_file(path)
 
 
 @commands.command(short_help="Check the paper's assumptions for a system.", epilog=EXIT_CODES)
@@ -130,7 +153,7 @@ def answer(arguments: list[str]) -> int:
 
 def _fault(error: Exception) -> int | None:
     """Say what is wrong; the exit code, or None for an error that is nobody's but ours."""
-    from kalmanbandits.errors import FileFormatError, KalmanBanditsError
+    from kalmanbandits.errors import ClusterError, FileFormatError, KalmanBanditsError
     from kalmanbandits.studies import StoreRefused
 
     if isinstance(error, OSError) and error.errno == errno.EPIPE:  # `kalmanbandits list | head`
@@ -141,6 +164,8 @@ def _fault(error: Exception) -> int | None:
     click.echo(f"error: {error}", err=True)
     if isinstance(error, (StoreRefused, FileFormatError)):
         return REFUSED
+    if isinstance(error, ClusterError):
+        return CLUSTER
     return BAD_USE if isinstance(error, KalmanBanditsError) else DISK
 
 

@@ -12,6 +12,7 @@ from numba.core.event import Event, Listener, install_listener
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from kalmanbandits.cluster import Workers
     from kalmanbandits.studies import Plan
 
 EVERY = 5.0  # seconds between plain lines
@@ -42,6 +43,7 @@ class Reporter:
         self.stream, self.terminal = stream, stream.isatty()
         self.began = self.shown = time.monotonic()
         self.first = 0
+        self.crew = ""
         self.started = self.ended = False
         self.compiling = Compiling()
         self._bar: Progress | None = None
@@ -56,7 +58,13 @@ class Reporter:
     ) -> None:
         self._open.close()
 
-    def show(self, done: int, total: int) -> None:
+    def workers(self, now: Workers) -> None:
+        """Hear how the workers of a cluster are."""
+        self.crew = f"  {now.alive} worker{'s' if now.alive != 1 else ''}" + "".join(
+            f", {count} {what}" for count, what in ((now.lost, "lost"), (now.repeated, "repeated")) if count
+        )
+
+    def __call__(self, done: int, total: int) -> None:
         """To be called now and then."""
         now = time.monotonic()
         busy = self.compiling.under_way > 0 and done < total
@@ -66,6 +74,7 @@ class Reporter:
             self.started, self.shown = True, now
         rate = (done - self.first) / max(now - self.began, 1e-3)
         line = f"{short(done)} of {short(total)} rounds  compiling" if busy else self.line(done, total, rate)
+        line += self.crew
         if self.terminal:
             self._draw(done, total, line)
         elif now - self.shown >= EVERY or (done == total and not self.ended):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
-from kalmanbandits.cli.commands import EXIT_CODES, F, commands, importing, load_own
+from kalmanbandits.cli.commands import EXIT_CODES, F, client_of, commands, importing, load_own, on_cluster
 
 if TYPE_CHECKING:
     from kalmanbandits.studies import Changes
@@ -25,6 +25,8 @@ class Playing(TypedDict):
     seed: int | None
     jobs: int | None
     backend: str
+    cluster: str | None
+    shared_folder: bool
 
 
 def playing(command: F) -> F:
@@ -52,6 +54,12 @@ def playing(command: F) -> F:
             show_default=True,
             help="Where to play; gpu needs an NVIDIA GPU and the extra [gpu].",
         ),
+        click.option(
+            "--shared-folder",
+            is_flag=True,
+            help="With --cluster: workers write their part themselves, into the folder that all of them see.",
+        ),
+        on_cluster,
     ):
         command = option(command)
     return command
@@ -91,6 +99,7 @@ def run(
       kalmanbandits run study.toml --out results/try --quick
       kalmanbandits run study.toml --out results/study --runs 1000 --jobs 4
       kalmanbandits run study.toml --out results/part3 --shard 3/20
+      kalmanbandits run study.toml --out results/study --cluster tcp://scheduler:8786
       kalmanbandits run paper --out results/paper
     """
     load_own(imports)
@@ -213,6 +222,7 @@ def _play(
     shard: str | None = None,
 ) -> None:
     from kalmanbandits.cli.progress import Reporter
+    from kalmanbandits.errors import ClusterError
     from kalmanbandits.studies import Shard, load_study, run_study
 
     part = Shard.parse(shard or "1/1")
@@ -225,21 +235,24 @@ def _play(
     again = shlex.join(
         ["kalmanbandits", *(word for word in context.find_root().obj or () if word != "--fresh")]
     )
-    try:
-        with Reporter(sys.stderr) as reporter:
-            results = run_study(
-                study,
-                out,
-                jobs=options["jobs"],
-                resume=not options["fresh"],
-                progress=reporter.show,
-                backend=options["backend"],
-                shard=part,
-            )
-    except (KeyboardInterrupt, OSError) as error:
-        stopped = "Stopped" if isinstance(error, KeyboardInterrupt) else "Failed"
-        click.echo(f"{stopped}. What is done is kept in {out}. Go on with:\n  {again}", err=True)
-        raise
+    with client_of(options["cluster"]) as client:
+        try:
+            with Reporter(sys.stderr) as reporter:
+                results = run_study(
+                    study,
+                    out,
+                    jobs=options["jobs"],
+                    resume=not options["fresh"],
+                    progress=reporter,
+                    backend=options["backend"],
+                    shard=part,
+                    client=client,
+                    shared_folder=options["shared_folder"],
+                )
+        except (KeyboardInterrupt, OSError, ClusterError) as error:
+            stopped = "Stopped" if isinstance(error, KeyboardInterrupt) else "Failed"
+            click.echo(f"{stopped}. What is done is kept in {out}. Go on with:\n  {again}", err=True)
+            raise
     seconds, size = results.manifest["seconds"], results.manifest["size"] / 2**20
     done = "Done" if shard is None else f"Shard {shard} done ({100 * results.share:.1f} % of the study)"
     click.echo(f"{done} in {seconds:.1f} s: {out} ({size:.1f} MiB)", err=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from kalmanbandits.errors import InvalidArgument, file_path, function, instance, one_of, shown, truth, whole
+from kalmanbandits.errors import InvalidArgument, InvalidType, file_path, function, instance, one_of, shown, truth, whole
 from kalmanbandits.pool import run_threads
 from kalmanbandits.simulation.cpu import available_cores
 from kalmanbandits.simulation.simulate import BACKENDS, World, simulate, simulate_together
@@ -24,6 +24,7 @@ from kalmanbandits.studies.store.store import Store, open_store
 
 if TYPE_CHECKING:
     import xarray
+    from distributed import Client
 
 Progress = Callable[[int, int], None]
 TOGETHER = 1 << 18  # runs of a policy that are played on the GPU together: enough to fill it
@@ -94,6 +95,8 @@ def run_study(
     progress: Progress | None = None,
     backend: str = "cpu",
     shard: Shard = EVERYTHING,
+    client: Client | None = None,
+    shared_folder: bool = False,
 ) -> Results:
     """Run what is missing of `study` in `folder`.
 
@@ -119,6 +122,12 @@ def run_study(
         "cpu", or "gpu" for an NVIDIA GPU: see `simulate`.
     shard
         Play only this share of the chunks; `merge_stores` joins the stores of several.
+    client
+        Of a Dask cluster, whose workers play then: see `kalmanbandits.cluster.open_cluster`. Only workers are
+        used that would compute the same bits as this process. If `progress` has a method `workers`, that is
+        called with the numbers of workers alive and lost, and of chunks repeated.
+    shared_folder
+        Workers write their chunks into `folder` themselves, which all of them see.
 
     Returns
     -------
@@ -134,16 +143,37 @@ def run_study(
     instance("shard", shard, Shard, "such as Shard(3, 20)")
     if progress is not None:
         function("progress", progress, "it is called with the rounds done and all of them")
+    _check_cluster(client, shared_folder, jobs)
     with open_store(study, place, resume=resume, backend=backend) as store:
         began = time.monotonic()
         try:
-            (_Work if backend == "cpu" else _GpuWork)(store, shard, workers).do(progress)
+            if client is None:
+                (_Work if backend == "cpu" else _GpuWork)(store, shard, workers).do(progress)
+            else:
+                from kalmanbandits.studies.cluster import ClusterWork
+
+                ClusterWork(store, shard, client, backend, shared_folder).do(progress)
         except BaseException:
             with contextlib.suppress(OSError):  # a full disk: the manifest as it is will do
                 store.close(time.monotonic() - began)
             raise
         store.close(time.monotonic() - began)
     return Results.open(place)
+
+
+def _check_cluster(client: Client | None, shared_folder: bool, jobs: int | None) -> None:
+    """What is said of a cluster, before the folder is touched."""
+    if not isinstance(shared_folder, bool):
+        raise InvalidType(f"shared_folder must be True or False, got {shown(shared_folder)}")
+    if client is None:
+        if shared_folder:
+            raise InvalidArgument("shared_folder must be False without a client, got True")
+        return
+    if jobs is not None:
+        raise InvalidArgument(f"jobs must be left out with a client, whose workers play, got {jobs}")
+    from kalmanbandits.cluster.opening import check_client
+
+    check_client(client)
 
 
 class _Stopped(Exception):

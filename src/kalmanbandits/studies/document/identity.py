@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from typing import TYPE_CHECKING
 
 from kalmanbandits.policies.spec import Spec
+from kalmanbandits.simulation.versions import fingerprint
 from kalmanbandits.studies.document.cells import Cell
 from kalmanbandits.studies.document.lines import Table
 from kalmanbandits.systems import LinearGaussianSystem
@@ -38,15 +37,6 @@ def system_key(system: LinearGaussianSystem) -> str:
 def policy_key(spec: Spec) -> str:
     """A fingerprint of a policy, its system apart: that is the cell's."""
     return fingerprint(_plain(spec))
-
-
-def fingerprint(value: object) -> str:
-    """The SHA-256 of a value as JSON; the order of keys does not matter.
-
-    >>> fingerprint({"a": 1, "b": 2}) == fingerprint({"b": 2, "a": 1})
-    True
-    """
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def _plain(spec: Spec) -> Table:

@@ -32,12 +32,13 @@ from os import PathLike
 from pathlib import Path
 
 from kalmanbandits.errors import InvalidArgument, file_path, instance, mapping, shown, whole
-from kalmanbandits.policies.spec import nearest
+from kalmanbandits.policies.spec import Spec, nearest
 from kalmanbandits.simulation.simulate import MOST_ROUNDS, check_checkpoints
+from kalmanbandits.simulation.versions import fingerprint
 from kalmanbandits.studies.document.cells import Cell, read_cells
 from kalmanbandits.studies.document.changes import QUICK_POINTS, Changes
 from kalmanbandits.studies.document.files import read_beside, read_document
-from kalmanbandits.studies.document.identity import fingerprint, identity
+from kalmanbandits.studies.document.identity import identity
 from kalmanbandits.studies.document.lines import Source, StudyError, Table
 from kalmanbandits.studies.document.players import printable
 
@@ -105,6 +106,11 @@ class Study:
     def groups(self) -> list[str]:
         """The names of the `[[systems]]` entries, in order."""
         return list(dict.fromkeys(cell.group for cell in self.cells))
+
+    @property
+    def specs(self) -> list[Spec]:
+        """The policies of all cells."""
+        return [spec for cell in self.cells for spec in cell.policies.values()]
 
     @property
     def total_rounds(self) -> int:

@@ -119,6 +119,14 @@ class Arrays:
             self._array(layout, measure)[place : place + 1, :, layout.places(chunk)] = whole[None]
             self._names(layout, measure).add(self._key(layout, chunk, measure))
 
+    def appeared(self, layout: Layout, chunk: Chunk) -> bool:
+        """Whether a chunk's files are there now, by whomever they were written."""
+        keys = {measure: self._key(layout, chunk, measure) for measure in layout.study.measures}
+        there = all((self.root / layout.name / name / key).is_file() for name, key in keys.items())
+        for measure, key in keys.items() if there else ():
+            self._names(layout, measure).add(key)
+        return there
+
     def describe(self) -> None:
         """Write the metadata and the coordinates, where they are not there already."""
         for name, content in self.description.items():

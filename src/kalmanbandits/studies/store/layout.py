@@ -14,10 +14,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kalmanbandits.policies.spec import Spec
 from kalmanbandits.studies.document.cells import Cell
 from kalmanbandits.studies.document.spec import Study
 
 BLOCK_SECONDS, ROUND_SECONDS = 1.0, 150e-9  # of a chunk, and of one round of one policy on one core
+# The same for a policy that stops for long work, such as fitting a model: chunks of a few seconds, so that
+# one that is lost with its worker costs little, and not too many files.
+LONG_ROUND_SECONDS = 10e-6
 BLOCK_BYTES = 8 * 2**20  # of all the measures of a chunk: bounds the memory of a worker
 NUMBER = {"pulls": np.dtype("<i8")}  # the other measures are float64
 FILL: dict[str, float | int] = {"pulls": -1}
@@ -102,10 +106,15 @@ def blocks(study: Study) -> dict[str, int]:
     for name in study.groups:
         cells = [cell for cell in study.cells if cell.group == name]
         policies, arms = len(cells[0].policies), max(cell.system.arms for cell in cells)
-        by_time = BLOCK_SECONDS / (ROUND_SECONDS * study.rounds * policies)
+        by_time = BLOCK_SECONDS / (study.rounds * sum(map(round_seconds, cells[0].policies.values())))
         by_size = BLOCK_BYTES / (8 * policies * len(study.checkpoints) * (4 + arms))
         found[name] = max(1, min(study.runs, int(by_time), int(by_size)))
     return found
+
+
+def round_seconds(spec: Spec) -> float:
+    """About how long one round of a policy takes on one core."""
+    return ROUND_SECONDS if type(spec).attend is Spec.attend else LONG_ROUND_SECONDS
 
 
 def layouts(study: Study, blocks: dict[str, int]) -> dict[str, Layout]:

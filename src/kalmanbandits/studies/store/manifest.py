@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TypedDict, cast
 
 from kalmanbandits.errors import FileFormatError, StoreRefused
+from kalmanbandits.simulation.versions import versions
 from kalmanbandits.studies.document.changes import Changes
 from kalmanbandits.studies.document.files import read_regular
 from kalmanbandits.studies.document.lines import Table
 from kalmanbandits.studies.document.spec import Study, parse_study
 from kalmanbandits.studies.store.arrays import put
 from kalmanbandits.studies.store.layout import blocks
-from kalmanbandits.studies.store.provenance import commit, machine, now, versions
+from kalmanbandits.studies.store.provenance import commit, machine, now
 
 MANIFEST, TEXT = "manifest.json", "study.toml"
 NAME, FORMAT = "kalmanbandits study", 2
@@ -83,7 +84,7 @@ def new_manifest(study: Study, backend: str) -> Manifest:
         blocks=blocks(study),
         changes=study.changes.to_dict(),
         files=study.files,
-        versions=versions(study, backend),
+        versions=versions(study.specs, backend),
         commit=commit(Path.cwd()),
         machine=machine(),
         started=now(),

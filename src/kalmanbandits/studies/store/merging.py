@@ -8,11 +8,11 @@ from dataclasses import replace
 from os import PathLike
 
 from kalmanbandits.errors import InvalidArgument, InvalidType, StoreRefused, file_path, shown
+from kalmanbandits.simulation.versions import fingerprint, other_versions
 from kalmanbandits.studies.document.differences import differences, listed
-from kalmanbandits.studies.document.identity import fingerprint, identity
+from kalmanbandits.studies.document.identity import identity
 from kalmanbandits.studies.document.spec import Study, parse_study
 from kalmanbandits.studies.store.manifest import event
-from kalmanbandits.studies.store.provenance import other_versions
 from kalmanbandits.studies.store.results import Results
 from kalmanbandits.studies.store.store import Store, open_store
 

@@ -1,4 +1,4 @@
-"""With what, where and when: versions, the machine, the commit."""
+"""Where, when and from which sources: the machine, the time, the commit."""
 
 from __future__ import annotations
 
@@ -7,50 +7,11 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 
-import numba
-import numpy as np
-
-from kalmanbandits import __version__, compilation
 from kalmanbandits.simulation.cpu import available_cores
 from kalmanbandits.studies.document.files import read_regular
-from kalmanbandits.studies.document.identity import fingerprint
-from kalmanbandits.studies.document.spec import Study
 
 LONGEST = 4096  # bytes of Git's small files
 COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
-
-
-def versions(study: Study, backend: str) -> dict[str, str]:
-    """What bit-equal numbers depend on, and the version of Python, on which they do not."""
-    used = {spec.kernel for cell in study.cells for spec in cell.policies.values()}
-    own = {name: source for name, source in compilation.FOREIGN.items() if name in used}
-    return (
-        {
-            "kalmanbandits": __version__,
-            "kernels": compilation.package_sources()[:16],  # a hash of all compiled sources
-            "numpy": np.__version__,
-            "numba": numba.__version__,
-            "architecture": platform.machine(),
-            "backend": backend,
-            "python": platform.python_version(),
-        }
-        | ({"own policies": fingerprint(own)[:16]} if own else {})
-    )
-
-
-def other_versions(
-    theirs: dict[str, str], ours: dict[str, str], where: tuple[str, str] = ("in the store", "here")
-) -> list[str]:
-    """The names of the versions that differ, with both values; those that change no number left out.
-
-    >>> other_versions({"numpy": "2.1.0", "python": "3.11.1"}, {"numpy": "2.2.0", "python": "3.13.0"})
-    ['numpy: 2.1.0 in the store, 2.2.0 here']
-    """
-    return [
-        f"{name}: {theirs.get(name)} {where[0]}, {ours.get(name)} {where[1]}"
-        for name in dict.fromkeys([*ours, *theirs])
-        if name != "python" and theirs.get(name) != ours.get(name)
-    ]
 
 
 def machine() -> dict[str, str | int]:

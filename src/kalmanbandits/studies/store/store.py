@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from kalmanbandits.errors import FileFormatError, StoreRefused
+from kalmanbandits.simulation.versions import other_versions
 from kalmanbandits.studies.document.differences import differences, listed
 from kalmanbandits.studies.document.identity import FRAME, frame, policy_key, system_key
 from kalmanbandits.studies.document.spec import Study
@@ -29,7 +30,7 @@ from kalmanbandits.studies.store.manifest import (
     stored_study,
     write_manifest,
 )
-from kalmanbandits.studies.store.provenance import now, other_versions
+from kalmanbandits.studies.store.provenance import now
 
 WAYS = "go on with what made it, give another folder, or start anew with --fresh"
 # Of a manifest, when a run goes on:
@@ -85,6 +86,11 @@ class Store:
         """Put a chunk on disk. Threads may call this at the same time, each for a chunk of its own."""
         self.arrays.write(self.layout(chunk.cell), chunk, values)
         self._damaged.discard(chunk)
+
+    def appeared(self, chunk: Chunk) -> bool:
+        """Whether another process has written a chunk, which then counts as there."""
+        self._damaged.discard(chunk)
+        return self.arrays.appeared(self.layout(chunk.cell), chunk)
 
     def draft(self, chunk: Chunk) -> Draft:
         """A chunk with what is known of it from earlier; `missing()` of it is to be played."""

@@ -1,0 +1,30 @@
+"""Policies from a file of one's own."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+from kalmanbandits.errors import InvalidArgument
+
+OWN = "--import "  # how the modules of such files are called
+
+
+def load_own_file(path: Path, name: str | None = None) -> None:
+    """Run a file that defines policies, so that these are known by name.
+
+    Parameters
+    ----------
+    path
+        The file.
+    name
+        What its module is called; by default a name that nobody can import, lest a file called random.py take
+        the place of a module.
+    """
+    spec = importlib.util.spec_from_file_location(name or f"{OWN}{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise InvalidArgument(f"--import must be a Python file, got {str(path)!r}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look for annotations, and pickle for classes
+    spec.loader.exec_module(module)

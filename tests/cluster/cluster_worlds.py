@@ -1,0 +1,165 @@
+"""Clusters of real processes, and what is done to them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("distributed")
+
+from distributed import Client
+
+from kalmanbandits.cluster import Workers
+from kalmanbandits.studies import Study, parse_study
+
+ROUNDS = 20_000
+TEXT = f"""
+name = "spread"
+rounds = {ROUNDS}
+runs = 12
+seed = 3
+checkpoints = [10, 100]
+measures = ["regret", "pulls"]
+
+[[systems]]
+name = "angles"
+family = "rotation"
+theta = {{from = 0, to = "pi", count = 6}}
+
+[[policies]]
+policy = "UCB"
+
+[[policies]]
+policy = "Random"
+"""
+
+
+def spread_study(*changes: tuple[str, str]) -> Study:
+    """A study of 36 chunks of blocks of two runs (see `small_blocks`), some hundredths of a second each."""
+    text = TEXT
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return parse_study(text, name="spread.toml")
+
+
+class Watcher:
+    """A `progress` that keeps what it hears, and does something when so much is done."""
+
+    def __init__(self, at: float = 2.0, act: Callable[[], None] = lambda: None) -> None:
+        self.at, self.act, self.acted = at, act, False
+        self.heard: list[tuple[int, int]] = []
+        self.crews: list[Workers] = []
+
+    def __call__(self, done: int, total: int) -> None:
+        self.heard.append((done, total))
+        if not self.acted and total and done / total >= self.at:
+            self.acted = True
+            self.act()
+
+    def workers(self, now: Workers) -> None:
+        self.crews.append(now)
+
+
+def pids(client: Client) -> list[int]:
+    """The processes that compute: children of nannies."""
+    return list(client.run(os.getpid).values())
+
+
+def kill(pid: int, number: int = signal.SIGKILL) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def free_port() -> int:
+    with socket.socket() as it:
+        it.bind(("127.0.0.1", 0))
+        return int(it.getsockname()[1])
+
+
+class Processes:
+    """A scheduler and workers as people start them, each a process of its own."""
+
+    def __init__(self, folder: Path, workers: int = 2, memory: str = "auto", **environment: str) -> None:
+        self.folder, self.port, self.environment = folder, free_port(), environment
+        self.memory = memory
+        self.address = f"tcp://127.0.0.1:{self.port}"
+        self.count = workers
+        self.running: list[subprocess.Popen[bytes]] = []
+        self.changing = threading.Lock()
+
+    def start(self) -> None:
+        """Start the scheduler, at the same address as before, and its workers."""
+        with self.changing:
+            self.begin("dask_scheduler", "--host", "127.0.0.1", "--port", str(self.port), "--no-dashboard")
+            for _ in range(self.count):
+                self.worker()
+
+    def worker(self, **environment: str) -> subprocess.Popen[bytes]:
+        """One more worker."""
+        return self.begin(
+            "dask_worker", self.address, "--nthreads", "1", "--no-dashboard", "--host", "127.0.0.1",
+            "--death-timeout", "30", "--memory-limit", self.memory,
+            "--local-directory", str(self.folder), **environment,
+        )  # fmt: skip
+
+    def begin(self, command: str, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", f"distributed.cli.{command}", *arguments],
+            env=os.environ | self.environment | environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self.running.append(process)
+        return process
+
+    def replace_workers(self) -> None:
+        """Start workers in place of those whose nannies have ended too, as a queueing system would."""
+        with self.changing:
+            for process in self.running[1:]:
+                if process.poll() is not None and self.scheduler.poll() is None:
+                    self.running.remove(process)
+                    self.worker()
+
+    @property
+    def scheduler(self) -> subprocess.Popen[bytes]:
+        return self.running[0]
+
+    def stop(self) -> None:
+        """Kill everything, the children of nannies too."""
+        with self.changing:
+            for process in self.running:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            self.running.clear()
+
+
+@contextlib.contextmanager
+def processes(folder: Path, workers: int = 2, **environment: str) -> Iterator[Processes]:
+    """A scheduler and workers that end with the block."""
+    made = Processes(folder, workers, **environment)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+
+
+def wait_until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Wait until something holds."""
+    until = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < until, "waited in vain"
+        time.sleep(0.05)

@@ -1,0 +1,79 @@
+"""Where the workers are, and what a file of settings may say."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("distributed")
+
+from kalmanbandits.cluster import open_cluster
+from kalmanbandits.cluster.worker import on_network
+from kalmanbandits.errors import ClusterError, InvalidArgument, InvalidType
+
+SUBMITS = "#!/bin/sh\nexit 1\n"
+
+
+@pytest.fixture
+def sbatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine on which jobs could be submitted."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "sbatch").write_text(SUBMITS)
+    (tmp_path / "bin" / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("slurm: [", "must be a YAML file that can be read"),
+        ("slurm: 3", "must hold one table, such as `slurm:`"),
+        ("- slurm", "must hold one table"),
+        ("slurm: {}\npbs: {}", "must hold one table"),
+        ("slrm: {cores: 1}", "must name one of slurm, pbs, .*, got 'slrm'"),
+        ("slurm: {cores: 1, memory: 1GB, jobs: 0}", "jobs must be at least 1, got 0"),
+        ("slurm: {cores: 1, memory: 1GB, jobs: many}", "jobs must be an integer, got 'many'"),
+        ("slurm: {cores: 1, memory: 1GB, colour: red}", "must hold settings of SLURMCluster, got 'colour'"),
+        ("jobqueue: {slurm: {memory: 1GB}}", "must say cores of a job"),
+    ],
+)
+@pytest.mark.usefixtures("sbatch")
+def test_settings_that_cannot_be_used(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "slurm.yaml"
+    path.write_text(text)
+    with pytest.raises(InvalidArgument, match=message), open_cluster(str(path)):
+        pass
+
+
+def test_a_machine_where_no_jobs_are_submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "slurm.yaml").write_text("slurm: {cores: 1, memory: 1GB}")
+    with (
+        pytest.raises(ClusterError, match="whose command `sbatch` is not on this machine"),
+        open_cluster(str(tmp_path / "slurm.yaml")),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("where", [3, None, b"local:1"])
+def test_a_place_that_is_no_text(where: object) -> None:
+    with pytest.raises(InvalidType, match="cluster must be tcp://"), open_cluster(where):
+        pass
+
+
+def test_folders_of_other_machines(tmp_path: Path) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(
+        "disk / ext4 rw\nserver:/h /users nfs4 rw\ndisk /users/local xfs rw\nx /mnt fuse.sshfs rw\n"
+    )
+    found = {
+        path: on_network(Path(path), mounts)
+        for path in ("/tmp/a", "/users/me/.cache", "/users/local/a", "/mnt/a", "/usersly")
+    }
+    assert found == {
+        "/tmp/a": False, "/users/me/.cache": True, "/users/local/a": False, "/mnt/a": True, "/usersly": False,
+    }  # fmt: skip
+    assert not on_network(tmp_path, tmp_path / "none")
+    assert sys.platform != "linux" or not on_network(Path("/proc"))
