@@ -113,7 +113,7 @@ class EntryLibrary(JITCodeLibrary):
     """
 
     def _optimize_final_module(self) -> None:
-        passes, builder = self._codegen._module_pass_manager()
+        passes, builder = self._codegen._module_pass_manager()  # type: ignore[no-untyped-call]
         passes.run(self._final_module, builder)
 
 
@@ -137,7 +137,10 @@ def entry(function: F) -> F:
     """Compile `function` for calls from Python and keep its machine code on disk."""
     if config.DISABLE_JIT:  # type: ignore[attr-defined]
         return _uncompiled(function)
-    options = OPTIONS | {"no_cfunc_wrapper": True, "pipeline_class": EntryCompiler}  # no code for calls from C
+    options = OPTIONS | {
+        "no_cfunc_wrapper": True,
+        "pipeline_class": EntryCompiler,
+    }  # no code for calls from C
     compiled = numba.njit(function, **options)
     compiled._cache = KernelCache(function)
     return compiled  # type: ignore[no-any-return]

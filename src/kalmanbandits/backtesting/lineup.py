@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Sequence
 from dataclasses import is_dataclass
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ from kalmanbandits.policies.spec import is_ours, nearest
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 from kalmanbandits.systems.replay import Replay
 
+WINDOW = 1000  # rounds, for a policy that has no standard window
 LARGEST = 100 * 2**20  # bytes of memory a policy may ask for
 NO_SYSTEM = "needs a system (fit one to the table)"
 
@@ -39,8 +39,8 @@ def line_up(
         Only these policies.
     system : LinearGaussianSystem, optional
         For the policies that know their system; they play only if it is given. One whose memory would exceed
-        100 MiB does not play. SlidingWindowUCB, which has no standard window, gets the 4√(T log T) of its
-        authors.
+        100 MiB does not play. SlidingWindowUCB, which has no standard window, gets 1000 rounds: its authors'
+        4√(T log T) would need the number of rows, which nobody knows before the last one.
 
     Returns
     -------
@@ -101,6 +101,5 @@ def _settings(cls: Any, replay: Replay) -> dict[str, Any]:
     settings: dict[str, Any] = {"arms": replay.arms}
     window = inspect.signature(cls).parameters.get("window")
     if window is not None and window.default is window.empty:
-        T = replay.rounds
-        settings["window"] = max(1, min(T, math.ceil(4 * math.sqrt(T * math.log(T)))))
+        settings["window"] = WINDOW
     return settings
