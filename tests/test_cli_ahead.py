@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from kalmanbandits.cli import ahead
 from kalmanbandits.cli.ahead import COMPILE, Ahead
 from kalmanbandits.policies import UCB, Random
 
@@ -45,3 +49,17 @@ def test_it_starts_only_when_there_is_need_and_leaves_no_process() -> None:
         assert process is not None
     assert process.poll() is not None
     assert shown == [(1, 2), (2, 2), (2, 2)]
+
+
+def test_it_starts_at_once_where_nothing_was_ever_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policies = {"UCB": UCB(arms=2), "Random": Random(arms=2)}
+    monkeypatch.setattr(ahead, "cache_folder", lambda: tmp_path)
+    before = gc.get_threshold()
+    with Ahead(policies, 2, lambda *_: None) as first:
+        assert first._process is not None
+    (tmp_path / "play_block-0.bin").touch()
+    with Ahead(policies, 2, lambda *_: None) as later:
+        assert later._process is None
+    assert gc.get_threshold() == before

@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 
 import numba
 import numpy as np
-from numba.core import config
+from numba.core import config, types
 from numba.core.caching import _Cache
 from numba.core.codegen import CPUCodegen, JITCodeLibrary
 from numba.core.compiler import Compiler, CompileResult
@@ -81,6 +81,9 @@ def _inner(function: F, **options: Any) -> F:
     from_python = numba.njit(function, **OPTIONS)
     compiled._insert = lambda *_, **__: None  # or Numba would jump to machine code that is not there
     compiled._compile_for_args = lambda *_, **__: from_python
+    # A constant is compiled for as any other value of its type is, or all that gets one is compiled twice.
+    template = compiled.get_call_template
+    compiled.get_call_template = lambda args, kws: template(tuple(map(types.unliteral, args)), kws)
     return compiled  # type: ignore[no-any-return]
 
 
@@ -89,7 +92,11 @@ class InnerLibrary(JITCodeLibrary):
 
     Numba would optimise it and turn it into machine code that nobody runs, together with all that it calls:
     at every level of calls anew, half the time of compiling. The `entry` has it linked in and does so once.
+    Loops that were unrolled before would be copied to every place that calls, which then unrolls further.
     """
+
+    def _optimize_functions(self, module: Any) -> None:
+        module.data_layout = self._codegen._data_layout
 
     def _optimize_final_module(self) -> None:
         pass
@@ -113,6 +120,27 @@ class InnerLibrary(JITCodeLibrary):
         """Nothing to set: kernels use no Python objects. (Code loaded from the disk has none either.)"""
 
 
+class EntryLibrary(JITCodeLibrary):
+    """The code of a kernel that Python calls: optimised once.
+
+    Numba does it twice, so that the first time brings together the reference counts of arrays, of which it
+    then removes pairs. Kernels have hardly any.
+    """
+
+    def _optimize_final_module(self) -> None:
+        passes, builder = self._codegen._module_pass_manager()  # type: ignore[no-untyped-call]
+        passes.run(self._final_module, builder)
+
+
+class EntryCompiler(Compiler):
+    """Numba's compiler, with an `EntryLibrary` for its result."""
+
+    def __init__(self, typing: object, target: CPUContext, library: object, *rest: object) -> None:
+        library = EntryLibrary(target.codegen(), "entry")  # type: ignore[no-untyped-call]
+        library.enable_object_caching()  # type: ignore[no-untyped-call]
+        super().__init__(typing, target, library, *rest)  # type: ignore[no-untyped-call]
+
+
 class InnerCompiler(Compiler):
     """Numba's compiler, with an `InnerLibrary` for its result."""
 
@@ -124,7 +152,10 @@ def entry(function: F) -> F:
     """Compile `function` for calls from Python and keep its machine code on disk."""
     if config.DISABLE_JIT:  # type: ignore[attr-defined]
         return _uncompiled(function)
-    options = OPTIONS | {"no_cfunc_wrapper": True}  # the code for calls from C
+    options = OPTIONS | {
+        "no_cfunc_wrapper": True,
+        "pipeline_class": EntryCompiler,
+    }  # no code for calls from C
     compiled = numba.njit(function, **options)
     compiled._cache = KernelCache(function)
     return compiled  # type: ignore[no-any-return]

@@ -60,7 +60,7 @@ def test_who_plays() -> None:
     found = line_up(replay)
     assert {*found.policies, *found.left_out} >= set(POLICIES)
     assert "KalmanGreedy" in found.left_out
-    assert found.policies["SlidingWindowUCB"].window == 333  # type: ignore[attr-defined]
+    assert found.policies["SlidingWindowUCB"].window == 1000  # type: ignore[attr-defined]
     system = LinearGaussianSystem([[0.5]], [[1.0], [2.0], [3.0]], [[1.0]], 1.0)
     assert line_up(replay, ["KalmanGreedy"], system).policies == {"KalmanGreedy": KalmanGreedy(system)}
     assert list(line_up(replay, ["UCB", "Stubborn"]).policies) == ["UCB", "Stubborn"]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from kalmanbandits.agent import Agent
 from kalmanbandits.backtesting import Backtest, backtest, line_up, train
+from kalmanbandits.backtesting.training import Trained
 from kalmanbandits.policies import UBSS
 from kalmanbandits.systems import Replay
 
@@ -48,9 +49,11 @@ def changed(
     return other, later
 
 
-def played(values: np.ndarray, mask: np.ndarray | None, fit: bool, minimize: bool) -> Backtest:
+def played(
+    values: np.ndarray, mask: np.ndarray | None, fit: bool, minimize: bool, begun: Trained | None = None
+) -> Backtest:
     replay = Replay(values, available=mask, minimize=minimize)
-    trained = train(replay) if fit else None
+    trained = begun or (train(replay) if fit else None)
     found = line_up(replay, system=None if trained is None else trained.system)
     return backtest(replay, found.policies, runs=1, seed=3, fitted=0 if trained is None else trained.rows)
 
@@ -73,6 +76,20 @@ def check_causality(
     assert set(before.names) == set(after.names)
 
 
+def check_truncation(
+    seed: int, t: int, level: float, unit: float, gaps: bool, masked: bool, fit: bool, minimize: bool
+) -> None:
+    values, mask = drawn(seed, level, unit, gaps), mask_of(seed) if masked else None
+    if np.isnan(values[:t]).all(axis=0).any() or np.isnan(values[: ROWS // 2]).all(axis=0).any():
+        return
+    begun = train(Replay(values, available=mask, minimize=minimize)) if fit else None
+    whole = played(values, mask, fit, minimize, begun)
+    first = played(values[:t], None if mask is None else mask[:t], fit, minimize, begun)
+    assert first.names == whole.names
+    np.testing.assert_array_equal(first.choices, whole.choices[:, : t - whole.fitted])
+    np.testing.assert_array_equal(first.earned, whole.earned[:, : t - whole.fitted])
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
@@ -87,6 +104,26 @@ def test_later_rows_change_nothing_before_them(
     seed: int, t: int, level: float, unit: float, gaps: bool, masked: bool, minimize: bool
 ) -> None:
     check_causality(seed, t, level, unit, gaps, masked, False, minimize)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    t=st.integers(12, ROWS - 1),
+    level=st.sampled_from([0.0, -1e6]),
+    unit=st.sampled_from([1.0, 1e6]),
+    gaps=st.booleans(),
+    masked=st.booleans(),
+    minimize=st.booleans(),
+)
+def test_the_first_rows_alone_are_played_as_they_are_in_the_whole_table(
+    seed: int, t: int, level: float, unit: float, gaps: bool, masked: bool, minimize: bool
+) -> None:
+    check_truncation(seed, t, level, unit, gaps, masked, False, minimize)
+
+
+def test_so_they_are_by_policies_that_know_a_system() -> None:
+    check_truncation(5, 60, 10.0, 1.0, True, True, True, True)
 
 
 @settings(max_examples=4, deadline=None)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+import runpy
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from kalmanbandits.backtesting import evaluate, read_log
-from kalmanbandits.backtesting.logged import is_log
+from kalmanbandits.backtesting import backtest, evaluate, read_log
+from kalmanbandits.backtesting.estimates import verdict
+from kalmanbandits.backtesting.logged import Estimate, is_log
 from kalmanbandits.cli import answer
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.policies import UCB, KalmanGreedy, Random
+from kalmanbandits.statistics.intervals import Interval
 from kalmanbandits.systems import LinearGaussianSystem, TableError, rotation
 
 MEANS = np.array([1.0, 2.0, 0.5])
@@ -163,7 +166,10 @@ def test_the_command(
     said = capsys.readouterr()
     assert "policies that learn cannot be judged by them" in said.err
     assert "always 'arm 2'" in said.out
+    assert "By this log always 'arm 1' earns most" in said.out
     assert (tmp_path / "out" / "backtest.csv").read_text().startswith("rule,reward,low_of_all")
+    assert "By this log always &#x27;arm 1&#x27; earns most" in (tmp_path / "out" / "report.html").read_text()
+    assert (tmp_path / "out" / "figure.png").stat().st_size > 10_000
     assert answer(["backtest", "log.csv", "--log", "time,who,paid,propensity", "--fit", "--out", "out"]) == 0
     assert "KalmanGreedy" in capsys.readouterr().out
     assert answer(["backtest", "log.csv", "--log", "time,who,paid,propensity", "--policies", "UCB"]) == 2
@@ -177,3 +183,36 @@ def test_the_command(
     )
     assert answer(["backtest", "long.csv", "--policies", "UCB", "--out", "full"]) == 0  # known by its header
     assert "60 rows, 2 columns" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("minimize", [False, True])
+def test_the_agent_of_a_table_in_long_form_begins_as_the_backtest_ended(
+    tmp_path: Path, minimize: bool
+) -> None:
+    rng = np.random.default_rng(3)
+    rows = [f"{t};{arm};{rng.normal(arm == 'b'):.3f}" for t in range(60) for arm in "ab"]
+    (tmp_path / "long.csv").write_text("when;who;paid\n" + "\n".join(rows) + "\n")
+    options = ["--policies", "UCB", "--out", str(tmp_path / "out"), *(["--minimize"] if minimize else [])]
+    assert answer(["backtest", str(tmp_path / "long.csv"), "--log", "when,who,paid", *options]) == 0
+    script = runpy.run_path(str(tmp_path / "out" / "agent.py"))
+    with script["open_agent"]() as agent:
+        log = read_log(tmp_path / "long.csv", time="when", arm="who", reward="paid", minimize=minimize)
+        result = backtest(log.table(), {"UCB": UCB(arms=2)}, runs=1)
+        assert agent.history.rows["arm"].tolist() == result.choices[0].tolist()
+
+
+@pytest.mark.parametrize("minimize", [False, True])
+def test_the_verdict_claims_what_the_intervals_show_and_no_more(minimize: bool) -> None:
+    def named(name: str, value: float, half: float, rows: int = 100) -> Estimate:
+        value = -value if minimize else value
+        ends = (np.array(x) for x in (value, value - half, value + half))
+        return Estimate(name, Interval(*ends, 100), rows, float(rows))
+
+    log = read_log({"arm": ["a", "b"], "reward": [1.0, 2.0], "propensity": [0.5, 0.5]}, minimize=minimize)
+    never = Estimate("c", Interval(np.array(np.nan), np.array(-np.inf), np.array(np.inf), 1), 0, 0.0)
+    most = "costs least" if minimize else "earns most"
+    alone = verdict(log, [named("a", 1.0, 0.2), named("b", 2.0, 0.5)])
+    assert f"b {most}" in alone
+    assert alone.endswith("It is shown to be better than every other rule.")
+    assert verdict(log, [named("a", 1.0, 0.6), named("b", 2.0, 0.5)]).endswith("Not shown to be worse: a.")
+    assert verdict(log, [named("a", 1.0, 0.2), named("b", 2.0, 0.5), never]).endswith("worse: c.")

@@ -9,8 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from test_page import Visit, browser, in_browser, quiet_visit  # noqa: F401 - the fixture is used by its name
+
+from kalmanbandits.backtesting import backtest
+from kalmanbandits.backtesting.report import write_backtest
+from kalmanbandits.policies import UCB
+from kalmanbandits.systems import Replay
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "backtest_airports.py"
 
@@ -85,3 +91,14 @@ def test_the_page_holds_its_parts_and_asks_for_nothing(folder: Path) -> None:
     assert "Šidák" in own
     assert "Did not play: KalmanGreedy (needs a system" in own
     assert "from the rows before it alone" in own
+
+
+@in_browser
+def test_a_gap_breaks_the_line(browser: Any, tmp_path: Path) -> None:  # noqa: F811
+    table = np.random.default_rng(0).standard_normal((60, 2))
+    table[20:40, 1] = np.nan
+    result = backtest(Replay(table), {"UCB": UCB(arms=2)}, runs=1)
+    write_backtest(result, tmp_path / "out", "Gaps")
+    with quiet_visit(browser, tmp_path / "out" / "report.html") as visit:
+        lines = [line.get_attribute("d") for line in visit.page.locator("#series path.line").all()]
+    assert [line.count("M") for line in lines] == [1, 2]

@@ -224,9 +224,12 @@ class AgentBase:
         for event in happened:
             self._play.apply(event)
 
-    def _play_table(self, replay: Replay) -> None:
-        """Every row of a table, or none."""
-        play, rows = self._play, zip(*calls.table(self._play, replay), strict=True)
+    def _play_table(self, replay: Replay, once: bool) -> bool:
+        """Every row of a table, or none; whether they were played."""
+        play = self._play
+        if once and play.begun:
+            return False
+        rows = zip(*calls.table(play, replay), strict=True)
         before = packed(play) if self._journal is None else b""
         try:
             for rewards, offered in rows:
@@ -237,6 +240,7 @@ class AgentBase:
             else:
                 restore(play, "the agent before", saving.read(before))
             raise
+        return True
 
     def _rest(self, patience: float) -> bool:
         """Before a fork: see `forking`."""

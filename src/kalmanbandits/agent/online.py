@@ -284,7 +284,7 @@ class Agent(AgentBase):
         """
         self._do(calls.unretire_arm, arm)
 
-    def warm_start(self, replay: Replay) -> None:
+    def warm_start(self, replay: Replay, *, once: bool = False) -> bool:
         """Play a table of past rewards as a backtest does: choose, look the reward up in the row, learn.
 
         A missing cell is a reward that never came. All rows are played or, if something fails, none.
@@ -293,15 +293,23 @@ class Agent(AgentBase):
         ----------
         replay : Replay
             One row per round and one column per arm; columns are matched to named arms by name.
+        once : bool
+            Do nothing if the agent has begun a round: of several processes that open one journal and all
+            call this, the first plays the table.
+
+        Returns
+        -------
+        bool
+            Whether the table was played.
 
         >>> from kalmanbandits.policies import UCB
         >>> from kalmanbandits.systems import Replay
         >>> agent = Agent(UCB(arms=2))
-        >>> agent.warm_start(Replay([[1.0, 2.0], [1.5, 2.5], [1.0, 3.0]]))
-        >>> agent.rounds
-        3
+        >>> table = Replay([[1.0, 2.0], [1.5, 2.5], [1.0, 3.0]])
+        >>> agent.warm_start(table), agent.warm_start(table, once=True), agent.rounds
+        (True, False, 3)
         """
-        self._turn(partial(self._play_table, replay))
+        return self._turn(partial(self._play_table, replay, truth("once", once)))
 
     @classmethod
     def open(

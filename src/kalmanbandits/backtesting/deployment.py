@@ -23,10 +23,11 @@ SEAL = "# As written by kalmanbandits: "
 
 
 class Origin(NamedTuple):
-    """Where a table came from: its file and the options it was read with."""
+    """Where a table came from: its file, the options it was read with, and whether it is in long form."""
 
     path: Path
     options: dict[str, Any]
+    log: bool = False
 
 
 def agent_files(result: Backtest, said: Recommendation, origin: Origin) -> dict[str, str]:
@@ -60,8 +61,10 @@ def _script(result: Backtest, said: Recommendation, policy: Policy, origin: Orig
     replay = result.table
     options = {name: value for name, value in origin.options.items() if value is not None}
     given = "".join(f", {name}={value!r}" for name, value in options.items())
+    table = f"read_log(TABLE{given}).table()" if origin.log else f"kb.systems.Replay(TABLE{given})"
     beside = ["arms=ARMS"] + (["minimize=True"] if replay.minimize else [])
     what = "cost" if replay.minimize else "reward"
+    reader = "from kalmanbandits.backtesting import read_log\n" if origin.log else ""
     own = _own_module(policy)
     imports = "import importlib.util\nimport sys\n" if own else ""
     return f'''"""{_heading(said)}
@@ -79,7 +82,7 @@ Run it to begin, or import `open_agent` from it:
 {imports}from pathlib import Path
 
 import kalmanbandits as kb
-
+{reader}
 HERE = Path(__file__).resolve().parent
 FOLDER = HERE / "agent"  # where the agent keeps its journal: every choice and every {what}
 TABLE = Path({str(origin.path.resolve())!r})
@@ -90,7 +93,7 @@ def open_agent() -> kb.Agent:
     """The agent as it was left; in a new folder one that has played the table first."""
     agent = kb.Agent.open(FOLDER, POLICY, seed={result.seed}, {", ".join(beside)})
     if agent.rounds == 0:
-        agent.warm_start(kb.systems.Replay(TABLE{given}))
+        agent.warm_start({table}, once=True)  # by one process, if several begin
     return agent
 
 

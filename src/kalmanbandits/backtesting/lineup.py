@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Sequence
 from dataclasses import is_dataclass
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ from kalmanbandits.policies.spec import is_ours, nearest
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
 from kalmanbandits.systems.replay import Replay, check_replay
 
+WINDOW = 1000  # rounds, for a policy that has no standard window
 LARGEST = 100 * 2**20  # bytes of memory a policy may ask for
 NO_SYSTEM = "needs a system (fit one to the table)"
 
@@ -41,8 +41,8 @@ def line_up(
         Only these policies.
     system : LinearGaussianSystem, optional
         For the policies that know their system; they are left out without it. Policies whose memory would
-        exceed 100 MiB are left out too. SlidingWindowUCB, which has no default window, gets its authors'
-        4√(T log T).
+        exceed 100 MiB are left out too. SlidingWindowUCB, which has no default window, gets 1000
+        rounds: its authors' 4√(T log T) would need the number of rows, which is not known beforehand.
 
     Returns
     -------
@@ -106,6 +106,5 @@ def _settings(cls: Any, replay: Replay) -> dict[str, Any]:
     settings: dict[str, Any] = {"arms": replay.arms}
     window = inspect.signature(cls).parameters.get("window")
     if window is not None and window.default is window.empty:
-        T = replay.rounds
-        settings["window"] = max(1, min(T, math.ceil(4 * math.sqrt(T * math.log(T)))))
+        settings["window"] = WINDOW
     return settings

@@ -19,6 +19,7 @@ from kalmanbandits.reporting.files import written_together
 from kalmanbandits.statistics.intervals import Interval
 
 FIGURES, NUMBERS, PAGE = ("figure.png", "figure.svg"), "backtest.csv", "report.html"
+TABLE_MARK = "low_of_all"  # stands in the first line of the numbers, of policies or of rules
 COLUMNS = (
     "policy", "runs", "missing", "reward", "reward_low_95", "reward_high_95", "lead_over_fixed",
     "lead_low_95", "lead_high_95", "lead_low_of_all", "lead_high_of_all", "shown",
@@ -52,7 +53,7 @@ def write_backtest(result: Backtest, folder: Path, title: str, origin: Origin | 
     followed = follow(result, said.policy)
     texts = {} if origin is None else agent_files(result, said, origin)
     names = [*FIGURES, PAGE, NUMBERS, *texts]
-    with drawing.usual_settings(), written_together(folder, names, table=",".join(COLUMNS[:3])) as aside:
+    with drawing.usual_settings(), written_together(folder, names, table=TABLE_MARK) as aside:
         png, _ = drawing.save(backtest_figure(result, title, said, followed), aside)
         backtest_page(result, title, said, followed, png, aside / PAGE)
         write_numbers(result, aside / NUMBERS)

@@ -84,6 +84,7 @@ def backtest(
       kalmanbandits backtest rewards.csv --cluster local:4
       kalmanbandits backtest choices.csv --log time,arm,reward,probability
     """
+    from kalmanbandits.backtesting.deployment import Origin
     from kalmanbandits.backtesting.report import check_folder
 
     folder = out or Path("results") / f"backtest-{table.stem}"
@@ -96,9 +97,9 @@ def backtest(
         from kalmanbandits.cli.logs import estimate
 
         if logged.propensity is not None:
-            estimate(logged, folder, options)
+            estimate(logged, folder, f"Estimates from {table.name}", options)
             return
-        replay, origin = logged.table(), None
+        replay, origin = logged.table(), Origin(table, log_options(log, options), log=True)
     play(replay, origin, folder, f"Backtest of {table.name}", options)
 
 
@@ -218,8 +219,13 @@ def read_as_log(table: Path, log: str | None, options: dict[str, Any]) -> Any:
         return None
     if names is not None and len(names) not in (3, 4):
         raise click.UsageError(f"--log must name three or four columns, TIME,ARM,REWARD[,P], got {log!r}")
-    roles = dict(zip(("time", "arm", "reward", "propensity"), names or (), strict=False))
-    return read_log(table, **roles, minimize=options["minimize"], delimiter=_delimiter(options))
+    return read_log(table, **log_options(log, options), minimize=options["minimize"])
+
+
+def log_options(log: str | None, options: dict[str, Any]) -> dict[str, Any]:
+    """How a log is read."""
+    roles = dict(zip(("time", "arm", "reward", "propensity"), split(log) or (), strict=False))
+    return {**roles, "delimiter": _delimiter(options)}
 
 
 def _delimiter(options: dict[str, Any]) -> str | None:

@@ -16,14 +16,14 @@ Section = tuple[str, str, str]  # anchor, heading, HTML
 
 
 def assemble(
-    path: Path, title: str, size: str, sections: Sequence[Section], data: object, script: str
+    path: Path, title: str, size: str, sections: Sequence[Section], data: object, script: str | None
 ) -> Path:
-    """Write a page; `data` goes to the `script`, a file of the assets, which draws the charts.
+    """Write a page; `data` goes to the `script`, a file of the assets, which draws the charts, if any.
 
     The page loads nothing from elsewhere, and its content security policy allows no scripts but its own:
     they are named by their hashes, so that a script which came in some other way would not run.
     """
-    style, scripts = asset("page.css"), [asset("charts.js"), asset(script)]
+    style, scripts = asset("page.css"), [asset("charts.js"), asset(script) if script else ""]
     text = Template(asset("page.html")).substitute(
         title=escape(title),
         size=escape(size),

@@ -12,7 +12,17 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from kalmanbandits.errors import InvalidArgument, InvalidType, file_path, function, instance, one_of, shown, truth, whole
+from kalmanbandits.errors import (
+    InvalidArgument,
+    InvalidType,
+    file_path,
+    function,
+    instance,
+    one_of,
+    shown,
+    truth,
+    whole,
+)
 from kalmanbandits.pool import run_threads
 from kalmanbandits.simulation.cpu import available_cores
 from kalmanbandits.simulation.simulate import BACKENDS, World, simulate, simulate_together

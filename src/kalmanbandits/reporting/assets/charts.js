@@ -145,8 +145,14 @@ const Charts = (() => {
           fill: s.colour, "fill-opacity": 0.15 * Math.min(1, 8 / spec.series.length) }, g);
       }
       if (!points) {
-        node("polyline", { points: keep.map((i) => `${X(s.x[i]).toFixed(1)},${y(s.y[i]).toFixed(1)}`).join(" "),
-          fill: "none", stroke: s.colour, "stroke-width": s.width || 2, "stroke-dasharray": s.dash, "stroke-linejoin": "round" }, g);
+        // What is missing breaks the line; a value that stands alone is a dot.
+        const d = keep.map((i, n) => {
+          const at = `${X(s.x[i]).toFixed(1)},${y(s.y[i]).toFixed(1)}`;
+          if (n > 0 && keep[n - 1] === i - 1) return `L${at}`;
+          return keep[n + 1] === i + 1 ? `M${at}` : `M${at}h1`;
+        }).join("");
+        node("path", { d, class: "line", fill: "none", stroke: s.colour, "stroke-width": s.width || 2,
+          "stroke-dasharray": s.dash, "stroke-linejoin": "round" }, g);
       }
       const every = Math.max(1, Math.ceil(keep.length / (width / 45)));
       keep.forEach((i, n) => {
