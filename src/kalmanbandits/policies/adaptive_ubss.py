@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -79,6 +79,7 @@ class AdaptiveUBSS(Policy):
 
     arms: int
     delta_e: float = 0.1
+    rewrites: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self._set(arms=check_arms(self.arms), delta_e=probability("delta_e", self.delta_e))

@@ -46,6 +46,7 @@ class Spec:
     deterministic: ClassVar[bool] = True
     attends_every_round: ClassVar[bool] = False  # `attend` is part of the round, not long work now and then
     lengthens: ClassVar[tuple[str, ...]] = ()  # fields that more arms make longer, and that may be padded
+    rewrites: ClassVar[bool] = False  # a round reads and writes much of the memory, not a few words of it
     known: ClassVar[dict[str, type[Spec]]] = {}
     rounding: ClassVar[float] = 1e-9  # to which scores do not depend on the numbering of the arms
 

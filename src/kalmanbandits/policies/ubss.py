@@ -6,7 +6,7 @@ import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -94,6 +94,7 @@ class UBSS(Policy):
     B_c: float = 1.0
     B_R: float = 1.0
     B_G: float = 1.0
+    rewrites: ClassVar[bool] = True
 
     def __new__(cls, **parameters: object) -> Any:
         """`window="auto"` makes an `AdaptiveUBSS`, which has no use for the constants of the paper."""

@@ -14,7 +14,6 @@ import numpy as np
 
 from kalmanbandits.policies.known_system import KnownSystemPolicy
 from kalmanbandits.policies.spec import Memory, Spec
-from kalmanbandits.policies.ubss import UBSS
 from kalmanbandits.simulation.batch import Batch
 from kalmanbandits.simulation.environment import environment
 from kalmanbandits.simulation.gpu_compiler import SIMULATED, cuda
@@ -23,7 +22,7 @@ from kalmanbandits.simulation.oracles import Oracle
 from kalmanbandits.simulation.progress import Progress, announce
 
 BLOCKS = (128, 64, 32)  # threads of a block
-FEW = (24, 16, 12, 8)  # the same for UBSS of a long window
+FEW = (24, 16, 12, 8)  # the same for policies that rewrite a large memory
 SHARED = 48 * 1024  # bytes of shared memory that a block may declare on every GPU
 LOCAL_ROOM = 0.125  # the share of its memory that the threads' local memories may take
 LARGEST_LOCAL = 1 << 18  # bytes of a thread's local memory
@@ -120,9 +119,9 @@ def group_policies(batches: Sequence[Batch], precision: str) -> list[Group]:
 def _place(spec: Spec, size: int) -> tuple[str, int]:
     """Where memories of `size` bytes lie, and how many threads make a block."""
     if not isinstance(spec, (KnownSystemPolicy, Oracle)):
-        # UBSS reads and writes whole matrices in every round, which even half a warp does faster in shared
-        # memory than a whole one in local memory. Others touch a few words of a large memory.
-        for block in BLOCKS + FEW if isinstance(spec, UBSS) else BLOCKS:
+        # Whole matrices even half a warp reads and writes faster in shared memory than a whole one in local
+        # memory. Other policies touch a few words of a large memory.
+        for block in BLOCKS + FEW if spec.rewrites else BLOCKS:
             if block * (size + 8) <= SHARED:
                 return "shared", block
     # A filter is indexed by constants alone: if it is a thread's own, what fits of it goes into registers.

@@ -8,6 +8,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING
@@ -233,13 +234,17 @@ class _Work:
             while chunks := self.take():
                 drafts = [self.store.draft(chunk) for chunk in chunks]
                 self.play(drafts)
-                for draft in drafts:
-                    self.store.write(draft.chunk, draft.values)
-                    with self.counting:
-                        self.done += self.rounds(draft.chunk)
-                        self.under_way.pop(draft.chunk, None)
+                self.keep(drafts)
         except _Stopped:
             pass
+
+    def keep(self, drafts: Sequence[Draft]) -> None:
+        """Put what was played on disk."""
+        for draft in drafts:
+            self.store.write(draft.chunk, draft.values)
+            with self.counting:
+                self.done += self.rounds(draft.chunk)
+                self.under_way.pop(draft.chunk, None)
 
     def take(self) -> list[Chunk]:
         """The next chunks to play; none when all are done or taken, or when nobody wants them any more."""
@@ -290,20 +295,26 @@ class _Work:
 
 
 class _GpuWork(_Work):
-    """The same on a GPU: as many chunks at once as fill it, from one thread."""
+    """The same on a GPU: as many chunks at once as fill it, from one thread; several write."""
 
     def __init__(self, store: Store, shard: Shard, workers: int) -> None:
         super().__init__(store, shard, 1)
+        self.writers = workers
 
     def take(self) -> list[Chunk]:
         """So many of the next chunks."""
         chunks: list[Chunk] = []
-        while sum(len(self.store.layout(chunk.cell).runs(chunk)) for chunk in chunks) < TOGETHER:
-            chunk = super().take()
-            if not chunk:
-                break
-            chunks += chunk
+        runs = 0
+        while runs < TOGETHER and (some := super().take()):
+            chunks += some
+            runs += sum(len(self.store.layout(chunk.cell).runs(chunk)) for chunk in some)
         return chunks
+
+    def keep(self, drafts: Sequence[Draft]) -> None:
+        """Put what was played on disk, by several threads: most of it is waiting for the disk."""
+        with ThreadPoolExecutor(self.writers) as pool:
+            for _ in pool.map(lambda draft: super(_GpuWork, self).keep([draft]), drafts):
+                pass
 
     def play(self, drafts: Sequence[Draft]) -> None:
         """Play what is missing of all drafts together."""
