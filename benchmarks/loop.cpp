@@ -82,11 +82,13 @@ struct Standard {
     void process(long, double* xi) { for (int i = 0; i < D; i++) xi[i] = normal(engine); }
 };
 
-inline double uniform(uint64_t key, uint64_t index) {
+inline uint32_t word(uint64_t key, uint64_t purpose, uint64_t index) {
     uint32_t w[4];
-    philox(index / 4, 3, key, w);
-    return (w[index % 4] + 0.5) * 0x1p-32;
+    philox(index / 4, purpose, key, w);
+    return w[index % 4];
 }
+
+inline double uniform(uint64_t key, uint64_t index) { return (word(key, 3, index) + 0.5) * 0x1p-32; }
 
 struct Scale {  // the running standard deviation of all rewards
     double scale = 0, mean = 0, M2 = 0;
@@ -143,47 +145,158 @@ struct SlidingWindowUCB {
     }
 };
 
-struct UBSS1 {  // s = 1, the scaled bonus
-    double V[K][K], inverse[K][K], b[K][K], G[K][K], growth[K][K] = {}, width[K][K] = {};
-    long N[K][K] = {}, code = 0, seen = 0;
-    double Xi = 0, sigma = 0, squares = 0, weight = 0, lambda = 0, log_e = 2 * std::log(10.0);
-    double index(int a, uint64_t key, long t, double* prediction) {
+inline double staleness(long age) {
+    double share = age / 200.0;
+    return 1 + share * share;
+}
+
+struct UBSS1 {  // s = 1, the default: standard units around a level, and the arms' own levels to fall back on
+    static constexpr int OPENING = 8, NONE = -1;
+    static constexpr double LARGEST = 6, LIKE = 4, LONG = 10000;
+    // One regression for each code and arm.
+    double G[K][K] = {}, precision[K][K], width = std::sqrt(2 * std::log(1 / 0.1)), Xi = 0;
+    long N[K][K] = {}, last[K][K] = {}, visits[K] = {}, code = 0, seen = 0;
+    // Standard units.
+    int early_arm[OPENING], early = 0;
+    double early_x[OPENING], level = 0, unit = 0, variance = 0, rewards = 0, refused[K] = {};
+    bool opened = false;
+    // How the level moves; the arms' levels; which of the two predicts better.
+    double centred = 8, mean_g = 1.0 / K, mean_h = 1, mean[K] = {}, v[K] = {};
+    double plain_squares = 1, squares = 1, weight = 1, sigma = 1;
+    long played[K] = {}, t = 0;
+    bool plain = false;
+
+    UBSS1() { for (auto& row : precision) for (double& one : row) one = 1 / 0.01; }
+
+    double index(int a, uint64_t key, long round, double* prediction) {
         *prediction = NAN;
-        if (seen < 1 || lambda == 0) return uniform(key, t * K + a);
+        if (seen < 1) return uniform(key, round * K + a);
+        if (plain) {
+            if (v[a] == 0) return INF;
+            *prediction = mean[a];
+            return mean[a] + unit * sigma * width * std::sqrt(v[a] * staleness(t + 1 - played[a]));
+        }
         if (N[code][a] == 0) return INF;
-        *prediction = G[code][a] * Xi;
-        double q = std::fmax(inverse[code][a] * Xi * Xi, 0.0);
-        return *prediction + sigma * width[code][a] * std::sqrt(q);
+        double q = precision[code][a] * Xi * Xi * staleness(visits[code] - last[code][a]);
+        *prediction = level + unit * (G[code][a] * Xi);
+        return *prediction + width * (unit * sigma * std::sqrt(q));
     }
     void learn(int a, double reward) {
-        if (seen == 1 && lambda > 0) update(code, a, reward);
-        Xi = reward;
-        code = (code * K + a) % K;
-        if (seen < 1) seen++;
-        if (lambda == 0) {
-            lambda = 0.01 * Xi * Xi, squares = Xi * Xi, weight = squares > 0;
-            sigma = std::sqrt(squares);
+        if (opened) {
+            double x = standardise(&a, reward);
+            take_in(a, x);
+            return;
         }
+        early_arm[early] = a, early_x[early] = reward;
+        if (++early < OPENING) return;
+        early = 0;
+        if (!open()) return;
+        for (double& x : early_x) x = (x - level) / unit;
+        for (int i = 0; i < OPENING; i++) take_in(early_arm[i], early_x[i]);
     }
-    void update(long c, int a, double reward) {
-        if (N[c][a] == 0) {
-            V[c][a] = lambda, inverse[c][a] = 1 / lambda, b[c][a] = 0, G[c][a] = 0;
+    double standardise(int* a, double reward) {
+        double far = reward - level, x = far / unit;
+        if (std::fabs(x) > LARGEST) {
+            if (x * x > rewards && std::fabs(far) > LIKE * refused[*a]) {
+                refused[*a] = std::fabs(far);
+                *a = NONE;
+                return 0;
+            }
+            x = x > 0 ? LARGEST : -LARGEST;
+            refused[*a] *= 0.5;
         } else {
-            double error = reward - G[c][a] * Xi;
-            squares = 0.999 * squares + error * error;
-            weight = 0.999 * weight + 1;
-            sigma = std::sqrt(squares / weight);
+            refused[*a] *= 0.5;
+        }
+        rewards = std::fmin(rewards + 1, LONG);
+        double next = variance + (far * far - variance) / rewards;
+        if (next > 0) variance = next, unit = std::sqrt(next);
+        return x;
+    }
+    long moments(int without, double* centre, double* spread) {
+        long n = 0;
+        double total = 0;
+        *centre = 0;
+        for (int i = 0; i < OPENING; i++)
+            if (early_arm[i] != NONE && i != without) {
+                n++;
+                double before = early_x[i] - *centre;
+                *centre += before / n;
+                total += before * (early_x[i] - *centre);
+            }
+        *spread = total / (n > 1 ? n : 1);
+        return n;
+    }
+    int odd_one() {
+        int odd = NONE;
+        double most = 0;
+        for (int i = 0; i < OPENING; i++) {
+            double centre, spread;
+            if (early_arm[i] == NONE) continue;
+            long n = moments(i, &centre, &spread);
+            double far = std::fabs(early_x[i] - centre);
+            if (n >= 2 && far > most && far > LARGEST * std::sqrt(spread)) odd = i, most = far;
+        }
+        if (odd == NONE) return NONE;
+        for (double before : refused)
+            if (most <= LIKE * before) return NONE;
+        refused[early_arm[odd]] = most;
+        return odd;
+    }
+    bool open() {
+        int odd = odd_one();
+        if (odd != NONE) early_arm[odd] = NONE;
+        long n = moments(NONE, &level, &variance);
+        if (variance <= 0) return false;
+        rewards = n, unit = std::sqrt(variance), opened = true;
+        return true;
+    }
+    void take_in(int a, double x) {
+        if (a == NONE) { seen = 0; return; }
+        if (seen == 1) update(code, a, x);
+        double reward = level + unit * x;
+        t++;
+        if (v[a] == 0) {
+            mean[a] = reward, v[a] = 1;
+        } else {
+            double old = v[a] * staleness(t - played[a]), gain = old / (old + 1);
+            mean[a] += gain * (reward - mean[a]);
+            v[a] = gain;
+        }
+        played[a] = t;
+        Xi = x, code = a, seen = 1;
+    }
+    void update(long c, int a, double x) {
+        double h = 1 - G[c][a], average = x, g = 1;
+        for (int b = 0; b < K; b++)
+            if (b != a) average += G[c][b] * Xi, g += G[c][b];
+        double& D = precision[c][a];
+        D *= staleness(visits[c] - last[c][a]);
+        double doubt = 1 + h * h * weight / (centred * squares);
+        double gain = D * Xi, S = doubt + Xi * gain;
+        D *= doubt / S;
+        double error = x - Xi * G[c][a];
+        G[c][a] += gain * (error / S);
+        last[c][a] = ++visits[c];
+        if (N[c][a] > 0 && v[a] > 0) {
+            double far = x - (mean[a] - level) / unit;
+            compare(error / std::sqrt(S), far / std::sqrt(1 + v[a] * staleness(t + 1 - played[a])));
         }
         N[c][a]++;
-        double q = inverse[c][a] * Xi * Xi, gain = inverse[c][a] * Xi, error = reward - G[c][a] * Xi;
-        double scale = 1 / (1 + q);
-        b[c][a] += Xi * reward;
-        G[c][a] += gain * (error * scale);
-        V[c][a] += Xi * Xi;
-        inverse[c][a] -= gain * gain * scale;
-        if (N[c][a] % 64 == 0) inverse[c][a] = 1 / V[c][a], G[c][a] = inverse[c][a] * b[c][a];
-        growth[c][a] += std::log1p(q);
-        width[c][a] = std::sqrt(log_e + growth[c][a]);
+        centred = std::fmin(centred + 1, LONG);
+        mean_g += (g / K - mean_g) / centred;
+        mean_h += (h - mean_h) / centred;
+        double total = mean_g * (average / K) + mean_h * error;
+        level += unit * (total / (centred * (mean_g * mean_g + mean_h * mean_h + 0.05)));
+    }
+    double with(double sum, double error) {
+        return 0.999 * sum + std::fmin(error * error, std::fmax(1.0, 36 / weight) * sum);
+    }
+    void compare(double error, double by_level) {
+        squares = with(squares, error);
+        plain_squares = with(plain_squares, by_level);
+        weight = 0.999 * weight + 1;
+        plain = plain_squares < 1.01 * squares;
+        sigma = std::sqrt((plain ? plain_squares : squares) / weight);
     }
 };
 
@@ -215,8 +328,10 @@ Measures play(uint64_t key, long rounds) {
             if (index[a] > top) top = index[a];
         }
         double threshold = std::isinf(top) ? top : top - 1e-9 * std::fabs(top);
-        int arm = 0;
-        while (arm < K - 1 && !(index[arm] >= threshold)) arm++;
+        int tied = 0, arm = -1;
+        for (int a = 0; a < K; a++) tied += index[a] >= threshold;
+        int left = tied > 1 ? (uint64_t(word(key, 5, t)) * tied) >> 32 : 0;  // of arms that tie one by address
+        while (left >= 0) left -= index[++arm] >= threshold;
         double reward = mean[arm] + sys.deviation * generator.measurement(t);
         kept.pulls[arm]++;
         kept.regret += best - mean[arm];

@@ -169,6 +169,18 @@ def test_tables_are_refused() -> None:
         gpu.check_gpu(Replay(np.zeros((5, 2))))
 
 
+@pytest.mark.parametrize("window", [3, "auto"])
+def test_memories_that_are_rewritten_lie_in_shared_memory_even_for_a_few_threads(window: Any) -> None:
+    from kalmanbandits.simulation import gpu_groups
+    from kalmanbandits.simulation.gpu_kernel import gpu_dtype
+
+    spec = kb.UBSS(arms=2, window=window)
+    size = gpu_dtype(spec.dtype(), "float32").itemsize
+    place, block = gpu_groups._place(spec, size)
+    assert place == "shared"
+    assert block * (size + 8) <= gpu_groups.SHARED
+
+
 @pytest.fixture
 def words(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The GPU's own functions in plain Python."""
