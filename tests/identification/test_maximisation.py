@@ -14,7 +14,6 @@ from kalmanbandits.identification.maximisation import (
     OWN_SCALE,
     SHRINK_GAMMA,
     SQUARES_Q,
-    improve,
     maximise,
     normalise,
     regress_arm,
@@ -23,6 +22,7 @@ from kalmanbandits.identification.maximisation import (
     share_priors,
 )
 from kalmanbandits.identification.smoothing import filter_cells, run_filter, smooth
+from kalmanbandits.identification.steps import improve
 
 FAR = 1e9
 

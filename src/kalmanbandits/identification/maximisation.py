@@ -1,4 +1,4 @@
-"""The M-step, with priors that arms learn from each other; and the steps of expectation–maximisation.
+"""The M-step, with priors that arms learn from each other.
 
 Given the sums of the E-step, Γ and Q are a regression of each state on the one before. An arm's (c_a, μ_a)
 is a Bayesian regression of its rewards on (z, 1) with noise σ²_a and the prior
@@ -12,8 +12,6 @@ posterior over prior variance). The noise σ²_a is shrunk towards that of all a
 
 States have no unit: after every step they are turned so that their mean square is the identity, which gives
 the priors a meaning. Rewards come in units of their own spread.
-
-Shumway and Stoffer, "An approach to time series smoothing and forecasting using the EM algorithm", 1982.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kalmanbandits.compilation import entry, jit, routine
+from kalmanbandits.compilation import jit, routine
 from kalmanbandits.identification.linear_algebra import (
     cholesky,
     cholesky_solve,
@@ -29,7 +27,6 @@ from kalmanbandits.identification.linear_algebra import (
     invert,
     transpose,
 )
-from kalmanbandits.identification.smoothing import run_filter, smooth
 
 # Priors, as pseudo-observations in units of standardised rewards and states.
 SHRINK_GAMMA = 0.1  # moves to z = 0
@@ -40,7 +37,6 @@ LIKE_OTHERS = 4.0  # rounds for which an arm's noise is taken to be that of all
 OWN_SCALE = 4.0  # loadings for which an arm is taken to have the scale of all
 LEAST_NOISE = 1e-6
 LEAST_PRIOR = 1e-3
-STRIDE, LARGEST_STRIDE = 1.4, 40.0  # of over-relaxed steps
 
 
 @routine
@@ -176,15 +172,6 @@ def log_prior(d: Any, p: Any, w: Any) -> Any:
 
 
 @routine
-def objective(d: Any, p: Any, cells: Any, n: Any, w: Any) -> Any:
-    """What steps are to raise: the log-likelihood, and the log-prior where that stays the same."""
-    value = run_filter(d, p, cells, n, w)
-    if w.alike:
-        value += log_prior(d, p, w)
-    return value
-
-
-@routine
 def share_priors(d: Any, p: Any, w: Any) -> None:
     """Each arm's prior from the other arms, by what is known of them."""
     k = p.C.shape[0]
@@ -288,92 +275,3 @@ def turn_arm(d: Any, c: Any, U: Any, L: Any, T: Any) -> None:
             for j in range(b, d):
                 total += T[a, j] * L[j, b]
             U[a, b] = total
-
-
-@routine
-def step(d: Any, p: Any, cells: Any, n: Any, w: Any, spare: Any, state: Any) -> Any:
-    """One step of expectation–maximisation, over-relaxed; returns the log-likelihood before it.
-
-        θ ← θ + ε(EM(θ) − θ)
-
-    ε, in `state[0]`, grows while the likelihood, in `state[1]`, does; when it falls, the plain step is
-    taken back from `spare` and ε is 1 (Salakhutdinov and Roweis, "Adaptive overrelaxed bound optimization
-    methods", 2003).
-    """
-    likelihood = objective(d, p, cells, n, w)
-    if state[0] > 1 and not likelihood >= state[1]:
-        copy_parameters(spare, p)
-        state[0] = 1.0
-        likelihood = objective(d, p, cells, n, w)
-    state[1] = likelihood
-    copy_parameters(p, spare)
-    maximise(d, p, w, smooth(d, p, cells, n, w))
-    if state[0] > 1:
-        stretch(d, p, spare, state[0], w)
-    else:
-        copy_parameters(p, spare)
-    state[0] = min(STRIDE * state[0], LARGEST_STRIDE)
-    return likelihood
-
-
-@routine
-def stretch(d: Any, p: Any, spare: Any, e: Any, w: Any) -> None:
-    """From θ in `spare` and EM(θ) in `p`: the longer step in `p`, the plain one in `spare`."""
-    T, L = w.M[0], w.M[1]
-    for a in range(d):
-        for b in range(d):
-            p.G[a, b], spare.G[a, b] = _beyond(spare.G[a, b], p.G[a, b], e)
-            T[a, b] = spare.Q[a, b] + e * (p.Q[a, b] - spare.Q[a, b])
-    positive = cholesky(T, L, d) > 1e-9
-    for a in range(d):
-        for b in range(d):
-            spare.Q[a, b] = p.Q[a, b]
-            if positive:
-                p.Q[a, b] = T[a, b]
-    for arm in range(p.C.shape[0]):
-        for a in range(d):
-            p.C[arm, a], spare.C[arm, a] = _beyond(spare.C[arm, a], p.C[arm, a], e)
-        p.mu[arm], spare.mu[arm] = _beyond(spare.mu[arm], p.mu[arm], e)
-        ratio = min(max(p.s2[arm] / spare.s2[arm], 0.5), 2.0)
-        spare.s2[arm] = p.s2[arm]
-        p.s2[arm] = max(p.s2[arm] * ratio ** (e - 1), LEAST_NOISE)
-        for a in range(3):
-            spare.prior[arm, a] = p.prior[arm, a]
-        for a in range(d + 1):
-            for b in range(d + 1):
-                spare.U[arm, a, b] = p.U[arm, a, b]
-
-
-@jit
-def _beyond(old: Any, new: Any, e: Any) -> Any:
-    return old + e * (new - old), new
-
-
-@routine
-def copy_parameters(source: Any, target: Any) -> None:
-    """`target` ← `source`, all of it."""
-    for a in range(source.G.shape[0]):
-        for b in range(source.G.shape[0]):
-            target.G[a, b] = source.G[a, b]
-            target.Q[a, b] = source.Q[a, b]
-    for arm in range(source.C.shape[0]):
-        target.mu[arm] = source.mu[arm]
-        target.s2[arm] = source.s2[arm]
-        for a in range(3):
-            target.prior[arm, a] = source.prior[arm, a]
-        for a in range(source.U.shape[1]):
-            if a < source.G.shape[0]:
-                target.C[arm, a] = source.C[arm, a]
-            for b in range(source.U.shape[1]):
-                target.U[arm, a, b] = source.U[arm, a, b]
-
-
-@entry
-def improve(d: Any, p: Any, cells: Any, n: Any, w: Any, spare: Any, state: Any, steps: Any) -> Any:
-    """`step` so many times; returns the log-likelihoods before the first step and the last."""
-    state[1] = -math.inf
-    first = last = step(d, p, cells, n, w, spare, state)
-    for _ in range(1, steps):
-        last = step(d, p, cells, n, w, spare, state)
-    copy_parameters(spare, p)
-    return first, last

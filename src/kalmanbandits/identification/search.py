@@ -18,8 +18,8 @@ import numpy as np
 
 from kalmanbandits.errors import Array
 from kalmanbandits.identification.arrays import Cells, Parameters, Workspace
-from kalmanbandits.identification.maximisation import improve
 from kalmanbandits.identification.smoothing import filter_cells
+from kalmanbandits.identification.steps import improve
 from kalmanbandits.identification.subspace import ARMS, observability, realise
 from kalmanbandits.streams import normals
 
@@ -35,6 +35,9 @@ PATIENCE = 50  # steps at its present pace within which a challenger must catch 
 STEPS = 50  # of one model in one search, at most
 SHARE = 0.35  # of the work of a search for one model
 PROOF_STEPS, PROOF_WORK = 15, 4e6
+MOST_NOISE = (
+    0.25  # share of an arm's variance with which a model begins: from more, loadings shrink to nothing
+)
 FEW = 1.0  # prior rounds of an arm's mean and deviation
 
 
@@ -90,7 +93,7 @@ def draw_model(fits: Fits, i: int, d: int, spread: Array, mean: Array, kept: int
     numbers = np.empty(2 * fresh + arms * fresh + 1)
     normals(numbers, KEY, RESTART, int(fits.count[0]))
     fits.count[0] += numbers.size
-    noise = 0.5 if kept else 0.25 * _uniform(numbers[-1])
+    noise = 0.5 if kept else MOST_NOISE * _uniform(numbers[-1])
     p.G[kept:] = p.G[:, kept:] = p.Q[kept:] = p.Q[:, kept:] = 0
     p.C[:, kept:] = 0
     for a in range(kept, d, 2):

@@ -28,7 +28,7 @@ from kalmanbandits.policies.spec import LARGEST, Memory, Policy, Range, check_ar
 
 # When to fit.
 FIRST = 7  # rounds before it, or two per opening arm
-# A fit every 15 % of the rounds, then every 64, then every eighth of them, at least one in 4096.
+# A fit every 20 % of the rounds, then every 64, then every fifth of them, at least one in 4096.
 GROWTH, OFTEN, SHARE, SELDOM = 0.2, 64, 5, 4096
 VERY_EARLY, EARLY = 50, 300  # rounds up to which a fit searches twice, the latter if predictions fail
 WORK, MORE_ARMS = 20e6, 1.5  # nanoseconds, about, of a search; times this, at most, for many arms
