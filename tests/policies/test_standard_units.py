@@ -9,7 +9,7 @@ import pytest
 from plain_units import PlainUnits
 
 from kalmanbandits.compilation import entry
-from kalmanbandits.policies.arm_levels import FORGET, compare, level_fields, start_levels
+from kalmanbandits.policies.arm_levels import FORGET, compare, arm_level_fields, start_levels
 from kalmanbandits.policies.standard_units import NO_REWARD, follow_mean, gather, start_unit, unit_fields
 
 ARMS, OPENING = 2, 6
@@ -75,7 +75,7 @@ def test_units_are_those_of_the_rule_round_by_round(scale):
 
 
 def test_one_error_counts_for_at_most_36_mean_squares_and_later_for_all_before_it():
-    memory: Any = np.zeros(1, np.dtype(level_fields(ARMS), align=True))
+    memory: Any = np.zeros(1, np.dtype(arm_level_fields(ARMS), align=True))
     start_levels(memory[0])
     squares = {"squares": 1.0, "plain_squares": 1.0}
     weight = 1.0
