@@ -30,9 +30,9 @@ from kalmanbandits.policies.deviation import unpromised
 from kalmanbandits.policies.spec import PROMISES
 from kalmanbandits.systems import rotation
 
-ALL, MEANS = set(PROMISES), {"glitch", "quiet start", "risen arm"}
+ALL, MEANS = set(PROMISES), {"outlier", "quiet start", "risen arm"}
 SYSTEM = rotation(theta=1.0)
-GLITCH = {"glitch"}
+OUTLIER = {"outlier"}
 # policy: what it prints; scores without chance; a unit of its own, and so a level; promises not made
 TABLE = [
     (UCB(arms=2), "UCB(arms=2, scale=None)", True, True, MEANS),
@@ -42,7 +42,7 @@ TABLE = [
         "SlidingWindowUCB(arms=2, window=4, scale=None)",
         True,
         True,
-        GLITCH,
+        OUTLIER,
     ),
     (SlidingWindowUCB(arms=2, window=3), "SlidingWindowUCB(arms=2, window=3, scale=None)", True, True, ALL),
     (
@@ -50,7 +50,7 @@ TABLE = [
         "DiscountedUCB(arms=2, discount=0.95, xi=0.02, scale=None)",
         True,
         True,
-        GLITCH,
+        OUTLIER,
     ),
     (DiscountedUCB(arms=2, discount=0.7, scale=2.0), None, True, False, ALL),
     (
@@ -58,7 +58,7 @@ TABLE = [
         "DiscountedThompson(arms=2, discount=0.98, scale=None)",
         False,
         True,
-        GLITCH,
+        OUTLIER,
     ),
     (DiscountedThompson(arms=2, discount=0.7, scale=2.0), None, False, False, ALL),
     (
@@ -66,10 +66,10 @@ TABLE = [
         "SlidingWindowThompson(arms=2, window=50, scale=None)",
         False,
         True,
-        GLITCH,
+        OUTLIER,
     ),
     (SlidingWindowThompson(arms=2, window=3, scale=1.0), None, False, False, ALL),
-    (KFMANB(arms=2), "KFMANB(arms=2, observation=0.1, transition=0.01, scale=None)", False, True, GLITCH),
+    (KFMANB(arms=2), "KFMANB(arms=2, observation=0.1, transition=0.01, scale=None)", False, True, OUTLIER),
     (KFMANB(arms=6, scale=1.0), None, False, False, ALL),
     (Rexp3(arms=2), "Rexp3(arms=2, batch=1000, gamma=0.2)", False, True, ALL),
     (LinearThompson(arms=2), "LinearThompson(arms=2, window=2, v=0.3)", False, True, set()),
@@ -78,14 +78,16 @@ TABLE = [
     (UBSS(arms=2, bonus="none"), None, True, True, {"risen arm"}),
     (UBSS(arms=2, bonus="printed"), None, True, False, ALL),
     (LARL(arms=2), None, True, True, set()),
-    (LARL(arms=2, scale=1.0), None, True, False, GLITCH),
+    (LARL(arms=2, scale=1.0), None, True, False, OUTLIER),
     (KalmanGreedy(SYSTEM), None, True, False, ALL),
     (KalmanThompson(SYSTEM), None, False, False, ALL),
 ]
 
 
 @pytest.mark.parametrize(
-    ("policy", "text", "deterministic", "free", "not_promised"), TABLE, ids=lambda x: str(x)[:40]
+    ("policy", "text", "deterministic", "free", "not_promised"),
+    TABLE,
+    ids=[f"{row[0]!r}"[:40] for row in TABLE],
 )
 def test_a_policy_declares(policy, text, deterministic, free, not_promised):
     assert text in (None, repr(policy))
@@ -99,7 +101,7 @@ def test_a_policy_declares(policy, text, deterministic, free, not_promised):
 
 def test_a_memory_too_short_to_compare_the_arms_promises_nothing():
     assert set(unpromised(5, 3)) == ALL
-    assert set(unpromised(6, 3)) == GLITCH
+    assert set(unpromised(6, 3)) == OUTLIER
     assert set(unpromised(math.inf, 3)) == MEANS
 
 

@@ -9,7 +9,7 @@ import pytest
 from plain_units import PlainUnits
 
 from kalmanbandits.compilation import entry
-from kalmanbandits.policies.arm_levels import FORGET, compare, arm_level_fields, start_levels
+from kalmanbandits.policies.arm_levels import FORGET, arm_level_fields, compare, start_levels
 from kalmanbandits.policies.standard_units import NO_REWARD, follow_mean, gather, start_unit, unit_fields
 
 ARMS, OPENING = 2, 6
