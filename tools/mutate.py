@@ -47,7 +47,7 @@ GROUPS: list[tuple[list[str], list[str]]] = [
         ["tests/filtering", "src/kalmanbandits/filtering"],
     ),
     (
-        [f"policies/{name}.py" for name in ("spec", "verbs", "plain", "random", "known_system")],
+        [f"policies/{name}.py" for name in ("spec", "verbs", "plain", "own_files", "random", "known_system")],
         [
             *ALL,
             *("tests/policies/test_plain.py", "tests/policies/test_comparators.py"),
@@ -74,7 +74,10 @@ GROUPS: list[tuple[list[str], list[str]]] = [
         [*ALL, "tests/policies/test_kalman_policies.py", "tests/policies/test_thompson.py"],
     ),
     (
-        [f"policies/{name}.py" for name in ("ubss", "ubss_given", "standard_units", "arm_levels")],
+        [
+            f"policies/{name}.py"
+            for name in ("ubss", "ubss_codes", "ubss_given", "standard_units", "arm_levels")
+        ],
         [
             *ALL,
             *("tests/policies/test_ubss.py", "tests/policies/test_standard_units.py"),

@@ -18,7 +18,6 @@ import hashlib
 import os
 import pickle
 import re
-import stat
 import sys
 import time
 from collections.abc import Callable
@@ -37,7 +36,8 @@ from numba.core.registry import cpu_target
 from numba.core.serialize import dumps
 from numba.core.typing.templates import Signature
 
-from kalmanbandits.durability import write_atomically
+from kalmanbandits.durability import read_owned, write_atomically
+from kalmanbandits.uncompiled import uncompiled
 
 F = TypeVar("F", bound=Callable[..., object])
 Field = (
@@ -151,7 +151,7 @@ class InnerCompiler(Compiler):
 def entry(function: F) -> F:
     """Compile `function` for calls from Python and keep its machine code on disk."""
     if config.DISABLE_JIT:  # type: ignore[attr-defined]
-        return _uncompiled(function)
+        return uncompiled(function)
     options = OPTIONS | {
         "no_cfunc_wrapper": True,
         "pipeline_class": EntryCompiler,
@@ -159,46 +159,6 @@ def entry(function: F) -> F:
     compiled = numba.njit(function, **options)
     compiled._cache = KernelCache(function)
     return compiled  # type: ignore[no-any-return]
-
-
-def _uncompiled(function: F) -> F:
-    """`function` in plain Python, for NUMBA_DISABLE_JIT=1: fields of records are attributes there too."""
-
-    @functools.wraps(function)
-    def call(*arguments: object) -> object:
-        with np.errstate(all="ignore"):  # kernels divide by zero on purpose
-            return function(*map(_with_fields, arguments))
-
-    return call  # type: ignore[return-value]
-
-
-def _with_fields(value: object) -> object:
-    """`value`, or what stands for it if it is a record or an array of records."""
-    names = getattr(getattr(value, "dtype", None), "names", None)
-    return Fields(value) if names else value
-
-
-class Fields:
-    """A record whose fields are attributes, as they are for the compiler, or an array of such records.
-
-    NumPy's own such type hides fields that are called as a method is, `sum` for one.
-    """
-
-    _record: Any
-
-    def __init__(self, record: object) -> None:
-        object.__setattr__(self, "_record", record)
-
-    def __getitem__(self, place: object) -> object:
-        return _with_fields(self._record[place])
-
-    def __getattr__(self, name: str) -> object:
-        if name in self._record.dtype.names:
-            return _with_fields(self._record[name])
-        return getattr(self._record, name)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        self._record[name] = value
 
 
 class KernelCache(_Cache):
@@ -278,21 +238,9 @@ def write_checked(path: Path, key: bytes, content: bytes) -> None:
 
 def read_checked(path: Path, key: bytes) -> bytes | None:
     """The content of a file that we wrote and nobody changed; None for every other."""
-    try:
-        # Without O_NONBLOCK a named pipe in its place would wait for a writer for ever.
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-    except OSError:
+    whole = read_owned(path, LARGEST_FILE)  # machine code is run: this user's or the administrator's alone
+    if whole is None:
         return None
-    with open(handle, "rb") as file:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_FILE:
-            return None
-        # Machine code is run: take it from this user or the administrator alone.
-        if hasattr(os, "geteuid") and (
-            status.st_uid not in (os.geteuid(), 0) or status.st_mode & stat.S_IWOTH
-        ):
-            return None
-        whole = file.read()
     checksum, content = whole[:CHECKSUM], whole[CHECKSUM:]
     return content if checksum == _checksum(key, content) else None
 
@@ -319,8 +267,8 @@ def cache_folder() -> Path | None:
 
 
 def keep_in(root: Path) -> None:
-    """Keep compiled kernels in another folder from now on, in this process."""
-    config.CACHE_DIR = str(root)  # type: ignore[attr-defined]
+    """Keep compiled kernels in another folder from now on, in this process and those it starts."""
+    os.environ["NUMBA_CACHE_DIR"] = str(root)
     cache_folder.cache_clear()
 
 

@@ -85,3 +85,23 @@ def open_regular(path: Path) -> int:
         number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
         raise OSError(number, "Is a directory" if stat.S_ISDIR(mode) else "Not a regular file", str(path))
     return handle
+
+
+def read_owned(path: Path, largest: int) -> bytes | None:
+    """The content of a file of this user or the administrator that no one else may write; None for others.
+
+    So is a file that is longer than `largest`, or none.
+    """
+    try:
+        # Without O_NONBLOCK a named pipe in its place would wait for a writer for ever.
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    except OSError:
+        return None
+    with open(handle, "rb") as file:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > largest:
+            return None
+        mine = not hasattr(os, "geteuid") or status.st_uid in (os.geteuid(), 0)
+        if not mine or (hasattr(os, "geteuid") and status.st_mode & stat.S_IWOTH):
+            return None
+        return file.read()

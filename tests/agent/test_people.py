@@ -142,7 +142,7 @@ def test_rewards_beyond_what_tables_take_are_refused(make):
     agent = make(kb.UCB(arms=2))
     arm = agent.select()
     for bad in (1e101, -1e160, 10**120):
-        with pytest.raises(InvalidArgument, match="reward must be at most 1e100 in size"):
+        with pytest.raises(InvalidArgument, match="reward must be at most 1e\\+100 in size"):
             agent.update(arm, bad)
     agent.update(arm, 1e100)
     ticket = agent.ask()

@@ -14,6 +14,7 @@ LINE = (
     "errors",
     "durability",
     "pool",
+    "uncompiled",
     "compilation",
     "streams",
     "statistics",

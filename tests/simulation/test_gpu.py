@@ -88,7 +88,7 @@ def test_without_a_gpu_it_says_what_to_do() -> None:
 
     if not gpu._fault():
         pytest.skip("this machine has a GPU: benchmarks/gpu.py tests it")
-    with pytest.raises(InvalidArgument, match=r'backend must be "cpu" here.*kalmanbandits\[gpu\]'):
+    with pytest.raises(InvalidArgument, match=r'backend must be "cpu" here.*the extra \[gpu\]'):
         kb.simulate(ROTATION, {"UCB": kb.UCB(arms=2)}, rounds=10, backend="gpu")
 
 
