@@ -102,6 +102,7 @@ def good() -> dict[str, Any]:
     policies = {"UCB": kb.UCB(arms=2)}
     places = {
         "path": "agent",
+        "where": "local:1",
         "folder": "folder",
         "source": "arms = 2\nfamily = 'random_walk'",
         "name": "name",

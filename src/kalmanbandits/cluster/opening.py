@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from distributed import Client
     from distributed.deploy import Cluster
 
-NEEDS = "needs Dask (pip install 'kalmanbandits[cluster]')"
+NEEDS = 'needs Dask (pip install ".[cluster]" in a checkout)'
 ANSWER = 10.0  # seconds in which a scheduler answers
 FORMS = "tcp://scheduler:8786, local:4 or slurm.yaml"
 MOST_LOCAL = 1024
