@@ -111,7 +111,8 @@ def test_a_killed_worker_and_then_all_at_once(client, truth, tmp_path: Path) -> 
         run_study(spread_study(), tmp_path / name, client=client, progress=watcher)
         assert watcher.acted
         assert contents(tmp_path / name) == truth
-        assert watcher.crews[-1].lost >= 1
+        # The other worker may end the study before the scheduler notices that one is gone; not so without any.
+        assert name == "one" or watcher.crews[-1].lost >= 1
 
 
 def test_ctrl_c_keeps_what_is_done(client, truth, tmp_path: Path) -> None:
@@ -348,7 +349,7 @@ def test_a_scheduler_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> No
 def test_without_dask(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with (
-        pytest.raises(ClusterError, match=r"pip install 'kalmanbandits\[cluster\]'"),
+        pytest.raises(ClusterError, match=r'pip install "\.\[cluster\]"'),
         open_cluster("local:1"),
     ):
         pass

@@ -231,7 +231,7 @@ def test_a_shard_is_a_part_of_a_whole(text: str) -> None:
     if text == "１/3":  # a digit of another script is a digit
         assert Shard.parse(text) == Shard(1, 3)
     else:
-        with pytest.raises(InvalidArgument, match="shard must be PART/OF, such as 3/20"):
+        with pytest.raises(InvalidArgument, match="shard must be the text PART/OF, such as 3/20"):
             Shard.parse(text)
 
 

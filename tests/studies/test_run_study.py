@@ -119,7 +119,7 @@ def test_results_open_what_run_study_made(tmp_path: Path) -> None:
     assert (results.study.runs, len(results.cells)) == (2, 2)
     assert results.study.report == {"figure": "paper"}
     assert (tmp_path / "study.toml").read_text() == study.text
-    with pytest.raises(InvalidArgument, match="measure must be one the study kept, got 'reward'"):
+    with pytest.raises(InvalidArgument, match="name must be that of a measure the study kept, got 'reward'"):
         results.measure("reward", 0)
     with pytest.raises(InvalidArgument, match="cell must be below 2, got 2"):
         results.measure("regret", 2)
