@@ -110,7 +110,7 @@ def test_refusals() -> None:
         kb.plot.choices([0, 1], names=["a"])
     with pytest.raises(InvalidArgument, match="of one length, got 1 and 2"):
         kb.plot.choices({"round": [1], "arm": [0, 1]})
-    with pytest.raises(InvalidArgument, match="indices from 0, got -1"):
+    with pytest.raises(InvalidArgument, match="every arm must be at least 0, got -1"):
         kb.plot.choices([0, -1])
 
 

@@ -111,7 +111,7 @@ def test_a_killed_worker_and_then_all_at_once(client, truth, tmp_path: Path) -> 
         run_study(spread_study(), tmp_path / name, client=client, progress=watcher)
         assert watcher.acted
         assert contents(tmp_path / name) == truth
-        # The other worker may end the study before the scheduler notices that one is gone; not so without any.
+        # The other worker may end the study before the scheduler notices the loss; with none it cannot.
         assert name == "one" or watcher.crews[-1].lost >= 1
 
 

@@ -107,7 +107,7 @@ def test_the_influence_of_an_innovation_is_that_of_a_density_with_heavy_tails():
 
 
 def test_the_posterior_of_an_arm_by_integration():
-    """Mean, covariance and expected squares of one arm's (c, μ), the state known, summed over a grid."""
+    """Mean and covariance of one arm's (c, μ), the state known, summed over a grid; squares at the mean."""
     rng, n, noise = np.random.default_rng(3), 6, 0.4
     p, w = parameters(1, 1), workspace(n, 1, 1)
     z, y = rng.standard_normal(n), rng.standard_normal(n) + 1.5
@@ -124,7 +124,7 @@ def test_the_posterior_of_an_arm_by_integration():
     np.testing.assert_allclose([p.C[0, 0], p.mu[0]], mean, rtol=1e-6)
     np.testing.assert_allclose(p.U[0], covariance, rtol=1e-6)
     noises(1, p, w)
-    squares = np.sum(density * residuals)
+    squares = np.sum((y - X @ mean) ** 2)  # the loadings' own variance is not noise
     assert w.yy[0] == pytest.approx(squares, rel=1e-6)
     assert p.s2[0] == pytest.approx((squares + LIKE_OTHERS * squares / n) / (n + LIKE_OTHERS), rel=1e-6)
 

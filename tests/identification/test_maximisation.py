@@ -133,17 +133,20 @@ def test_transition_and_noise_maximise_the_expected_likelihood():
 
 
 def test_noise_is_the_expected_square_shrunk_towards_all_arms():
-    """E Σ(y − c'z − μ)² over the posteriors of z and of (c, μ); the common one is a geometric mean."""
+    """E Σ(y − c'z − μ)² over the posterior of z at the mean of (c, μ); the common one is a geometric mean.
+
+    In that mean an arm counts by the degrees of freedom that its regression leaves.
+    """
     p, w, moved = after_e_step()
     w.A[2], w.b[2], w.yy[2] = 0, 0, 0  # never seen
     regress(D, p, w, moved)
-    squares = []
+    squares, free = [], []
     for arm in range(2):
         theta = np.append(p.C[arm], p.mu[arm])
-        square = w.yy[arm] - 2 * theta @ w.b[arm] + np.sum(w.A[arm] * (np.outer(theta, theta) + p.U[arm]))
-        squares.append(square)
+        squares.append(w.yy[arm] - 2 * theta @ w.b[arm] + theta @ w.A[arm] @ theta)
+        free.append(w.A[arm, D, D] - np.trace(w.A[arm] @ p.U[arm]) / p.s2[arm])
     counts = w.A[:2, D, D]
-    known = counts / (counts + LIKE_OTHERS)
+    known = np.array(free) / (np.array(free) + LIKE_OTHERS)
     common = np.exp(np.sum(known * np.log(np.array(squares) / counts)) / known.sum())
     share(D, p, w)
     np.testing.assert_allclose(p.s2[:2], (squares + LIKE_OTHERS * common) / (counts + LIKE_OTHERS))

@@ -138,7 +138,7 @@ def test_words_for_few_and_many_columns() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(InvalidType, match="replay must be a Replay"):
+    with pytest.raises(InvalidType, match="replay must be of type Replay"):
         fit_table(np.ones((5, 2)))  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="every column is constant"):
         fit_table(Replay(np.ones((50, 2)) * [3.0, 4.0]))
