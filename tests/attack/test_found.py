@@ -74,6 +74,23 @@ def test_a_trigger_that_would_undo_what_was_acknowledged_is_refused(what, journa
         kb.Agent.open(journal)
 
 
+@pytest.mark.parametrize("table", ["journal", "snapshot", "event"])
+def test_a_view_that_never_ends_in_place_of_a_table_is_refused(table, journal):
+    endless = "WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT x FROM r"
+    with contextlib.closing(sqlite3.connect(journal / database.FILE)) as db, db:
+        db.execute(f"DROP TABLE {table}")
+        db.execute(f"CREATE VIEW {table} AS {endless}")
+    with pytest.raises(FileFormatError, match="view"):
+        kb.Agent.open(journal)
+
+
+def test_an_array_without_dimensions_is_no_sequence(tmp_path):
+    with pytest.raises(InvalidType, match="code must be a sequence of arms"):
+        kb.filtering.optimal_window(kb.systems.rotation(theta=1.0), 0, np.array(1))
+    with pytest.raises(InvalidType, match="folders must be a list of stores"):
+        kb.studies.merge_stores(np.array(2))
+
+
 @pytest.mark.parametrize("name", ["a b", "q?x#y%41&z", "new\nline", os.fsdecode(b"\xff\xfe"), "~", "日本"])
 def test_a_journal_may_have_any_name(name, tmp_path):
     for rounds in (1, 2):

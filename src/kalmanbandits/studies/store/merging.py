@@ -34,7 +34,8 @@ def merge_stores(folders: Sequence[str | PathLike[str]], out: str | PathLike[str
     Results
         Complete when together they hold every run; otherwise running the study into the folder goes on.
     """
-    if isinstance(folders, (str, bytes)) or not isinstance(folders, Iterable):
+    one = isinstance(folders, (str, bytes)) or getattr(folders, "ndim", 1) == 0
+    if one or not isinstance(folders, Iterable):
         raise InvalidType(f"folders must be a list of stores, got {shown(folders)} (two or more)")
     places = [file_path(f"folders[{i}]", folder) for i, folder in enumerate(folders)]
     goal = None if out is None else file_path("out", out)
