@@ -13,10 +13,10 @@ from kalmanbandits.learning.local_levels import (
     MOVING,
     PHI,
     Q,
-    foretell_level,
     level_fields,
     level_index,
     observe_level,
+    predict_level,
     spread_levels,
 )
 
@@ -35,8 +35,8 @@ def follow(memories, arms, y, rounds, scores):
 
 
 @entry
-def foretell(memories, j, arm, round):
-    return foretell_level(memories[0], j, arm, round)
+def predict(memories, j, arm, round):
+    return predict_level(memories[0], j, arm, round)
 
 
 @entry
@@ -79,7 +79,7 @@ def test_arms_that_stand_still_have_running_means(seed, n):
         own = y[arms == arm]
         assert memory["heard"][0, arm] == len(own)
         if len(own):
-            prediction, still, moving = foretell(memory, STILL, arm, 1000)
+            prediction, still, moving = predict(memory, STILL, arm, 1000)
             assert prediction == pytest.approx(own.mean())
             assert still == pytest.approx(1 / len(own))
             assert moving == 0
@@ -121,7 +121,7 @@ def test_every_filter_is_the_exact_conditional(j, n):
     now = int(rounds[-1]) + 4
     for arm in range(ARMS):
         truth = conditional(PHI[j], Q[j], y[arms == arm], rounds[arms == arm], now)
-        np.testing.assert_allclose(foretell(memory, j, arm, now), truth, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(predict(memory, j, arm, now), truth, rtol=1e-9, atol=1e-9)
 
 
 def test_one_glitch_moves_a_level_little_and_two_in_a_row_move_it():
@@ -129,16 +129,16 @@ def test_one_glitch_moves_a_level_little_and_two_in_a_row_move_it():
     y, glitch = rng.standard_normal(200), 1e6
     memory = bank()
     follow_all(memory, np.zeros(200), y)
-    before = [foretell(memory, j, 0, 200)[0] for j in range(BANK)]
+    before = [predict(memory, j, 0, 200)[0] for j in range(BANK)]
     follow_all(memory, [0], [glitch], [200])
-    after = [foretell(memory, j, 0, 200)[0] for j in range(BANK)]
+    after = [predict(memory, j, 0, 200)[0] for j in range(BANK)]
     np.testing.assert_allclose(after, before, atol=0.01)
     forgiven = memory.copy()
     follow_all(forgiven, np.zeros(50), rng.standard_normal(50), np.arange(201, 251))
-    assert abs(foretell(forgiven, int(forgiven["speaker"][0]), 0, 251)[0]) < 0.5
+    assert abs(predict(forgiven, int(forgiven["speaker"][0]), 0, 251)[0]) < 0.5
     follow_all(memory, [0], [glitch], [201])
     for j in range(BANK):
-        assert foretell(memory, j, 0, 202)[0] == pytest.approx(glitch, rel=0.1)
+        assert predict(memory, j, 0, 202)[0] == pytest.approx(glitch, rel=0.1)
 
 
 @pytest.mark.parametrize("between", [[(0, -1e6)], [(0, 0.0)]])
@@ -157,8 +157,8 @@ def test_a_strike_belongs_to_one_arm():
     memory = bank()
     follow_all(memory, np.arange(400) % ARMS, rng.standard_normal(400))
     follow_all(memory, [0, 1, 0], [1e6, 0.0, 1e6], [400, 401, 402])
-    assert foretell(memory, STILL, 0, 403)[0] == pytest.approx(1e6, rel=0.1)
-    assert abs(foretell(memory, STILL, 1, 403)[0]) < 0.5
+    assert predict(memory, STILL, 0, 403)[0] == pytest.approx(1e6, rel=0.1)
+    assert abs(predict(memory, STILL, 1, 403)[0]) < 0.5
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -180,7 +180,7 @@ def speaker_after(y, arms=None):
     return memory, int(memory["speaker"][0])
 
 
-def test_the_filter_that_foretells_best_speaks():
+def test_the_filter_that_predicts_best_speaks():
     rng, n = np.random.default_rng(3), 4000
     noise = rng.standard_normal(n)
     still, j = speaker_after(noise)

@@ -29,15 +29,13 @@ SPARE = 3  # where a step keeps the plain one
 MODELS = 4
 
 RESTART, KEY = np.uint64(5), np.uint64(0)  # the purpose and key of the numbers that models begin with
-RECENT = 2400  # rounds that challengers grow up on
+RECENT = 2400  # rounds on which challengers are improved
 MARGIN = 0.1  # by which a challenger must win: more than rounding errors and unfinished steps can do
 PATIENCE = 50  # steps at its present pace within which a challenger must catch up
 STEPS = 50  # of one model in one search, at most
 SHARE = 0.35  # of the work of a search for one model
 PROOF_STEPS, PROOF_WORK = 15, 4e6
-MOST_NOISE = (
-    0.25  # share of an arm's variance with which a model begins: from more, loadings shrink to nothing
-)
+MOST_NOISE = 0.25  # of an arm's variance where a model begins at random; from more, its loadings vanish
 FEW = 1.0  # prior rounds of an arm's mean and deviation
 
 
@@ -138,9 +136,9 @@ def swap_models(fits: Fits, i: int, j: int) -> None:
 class Search:
     """One search: improve the current model and its challengers; the best becomes the current one.
 
-    `work` bounds the time, in units of `cost` times rounds. Challengers grow up on the last cells only, and
-    have to prove themselves on all before they take over. `price` is that of a parameter, in log-likelihood:
-    Akaike's 1, or ½ log n for Schwarz's criterion.
+    `work` bounds the time, in units of `cost` times rounds. Challengers are improved on the last cells only,
+    and must be better on all of them before they take over. `price` is that of a parameter, in
+    log-likelihood: Akaike's 1, or ½ log n for Schwarz's criterion.
     """
 
     def __init__(

@@ -161,7 +161,7 @@ def smooth(d: Any, p: Any, cells: Any, n: Any, w: Any) -> Any:
         row += cells.moves[t]
     for t in range(n - 1, -1, -1):
         arm, K, F, S, v = cells.arm[t], w.K[t], w.F[row], w.S[t], w.v[t]
-        moves = cells.moves[t] and t < n - 1  # what comes after the last cell is nobody's business
+        moves = cells.moves[t] and t < n - 1  # no cell depends on the move after the last one
         if moves:
             for a in range(d):
                 total = 0.0

@@ -5,7 +5,7 @@
 m_a is what the arm pays on average, x_a how far it is from that at present. (φ, q) = (1, 0) is an arm that
 stands still, φ = 1 the local-level model (a random walk), φ < 1 a first-order autoregression. Every pair of
 a small grid runs its own filter on every arm, in units of the arm's own noise, which it learns on the way;
-the one that foretold the recent rewards best speaks for the bank. Nothing is fitted, so that cost and
+the one that predicted the recent rewards best speaks for the bank. Nothing is fitted, so that cost and
 memory do not depend on how long it runs, and an update costs the same for any number of arms.
 
 An innovation beyond `OUTLIER` deviations counts as one of that size with a larger variance. A second one in
@@ -49,7 +49,7 @@ def level_fields(arms: int) -> list[tuple[Any, ...]]:
         ("pool", "f8", (BANK, 4)),  # squares and their number over all arms; sum and weight of log noises
         ("log_score", "f8", (BANK,)),  # discounted sum, each less the round's best
         ("now", "f8", (BANK,)),  # of the last reward
-        ("speaker", "i8"),  # the filter that foretells best
+        ("speaker", "i8"),  # the filter that predicts best
         ("mean_level", "f8", (2,)),  # mean and variance of the levels over arms
         ("reach", "f8"),  # the innovation that one reward in 200 exceeds
     ]
@@ -87,7 +87,7 @@ def _log_noise(m: Any, j: Any, arm: Any) -> Any:
 
 
 @routine
-def foretell_level(m: Any, j: Any, arm: Any, round: Any) -> Any:
+def predict_level(m: Any, j: Any, arm: Any, round: Any) -> Any:
     """Prediction, Var m and Var(x) + 2Cov(m, x) of an arm in filter j, the variances in units of σ²_a."""
     phi, q = PHI[j], Q[j]
     V = m.spread[j, arm]
@@ -113,7 +113,7 @@ def observe_level(m: Any, arm: Any, y: Any, round: Any) -> Any:
     """Learn a reward; returns the log-score of the filter that spoke for the bank, NaN for an arm's first."""
     score, best, first = math.nan, -math.inf, m.heard[arm] == 0
     if not first:
-        off = abs(y - foretell_level(m, m.speaker, arm, round)[0])
+        off = abs(y - predict_level(m, m.speaker, arm, round)[0])
         m.reach = max(m.reach, 1e-3) * math.exp(REACHING * ((1.0 if off > m.reach else 0.0) - BEYOND))
     for j in range(BANK):
         phi, q, V = PHI[j], Q[j], m.spread[j, arm]
@@ -201,7 +201,7 @@ def level_index(m: Any, arm: Any, round: Any) -> Any:
     time = math.log(max(round, 2))
     if m.heard[arm] == 0:
         return m.mean_level[0], m.mean_level[1], m.mean_level[0] + math.sqrt(2 * time * m.mean_level[1])
-    prediction, still, moving = foretell_level(m, j, arm, round)
+    prediction, still, moving = predict_level(m, j, arm, round)
     noise = cautious_noise(m, j, arm)
     memory = float(max(round, 2))
     if PHI[j] < 1.0:

@@ -55,7 +55,7 @@ class LearnedKalman(Policy):
     are bounded in work, so memory and time per round stay the same for ever.
 
     Beside it runs a bank of filters for arms that tell nothing about each other (`learning.local_levels`).
-    The two are weighed by how well they foretold the last few hundred rewards; where a linear model does not
+    The two are weighed by how well they predicted the last few hundred rewards; where a linear model does not
     earn its keep, the policy acts on the levels as UCB does. A single wild reward moves neither; when
     predictions long trusted fail, the rounds before are forgotten.
 

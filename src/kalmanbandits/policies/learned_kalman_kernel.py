@@ -107,10 +107,7 @@ def prepare(m: Any) -> None:
 
 @routine
 def _shortlist(m: Any, weight: Any) -> None:
-    """Add to the best indices what the next round is worth after what this one teaches (knowledge.
-
-    Gradient).
-    """
+    """Add to the best indices the knowledge gradient: what this round's reward is worth in the next."""
     d, k = m.d[CURRENT], m.pulls.shape[0]
     n = min(LINES, k)
     # The arms with the best index, by insertion.
