@@ -37,7 +37,7 @@ class Parameters(NamedTuple):
 
     `U` (k, D + 1, D + 1) is the posterior covariance of (c_a, μ_a). `prior` (k, 3) holds what an arm is
     taken to be like before its rewards: the mean square of a loading, the mean of its level, and the
-    level's variance.
+    level's variance. `past` (k, D + 2, D + 2) are the sums of rounds that a fit no longer sees (`past`).
     """
 
     G: Array
@@ -47,6 +47,7 @@ class Parameters(NamedTuple):
     s2: Array
     U: Array
     prior: Array
+    past: Array
 
 
 class Workspace(NamedTuple):
@@ -73,7 +74,8 @@ class Workspace(NamedTuple):
 
 def parameters(arms: int, D: int) -> Parameters:
     """Room for one model, zeroed."""
-    shapes = ((D, D), (D, D), (arms, D), (arms,), (arms,), (arms, D + 1, D + 1), (arms, 3))
+    shapes = ((D, D), (D, D), (arms, D), (arms,), (arms,), (arms, D + 1, D + 1), (arms, 3),
+              (arms, D + 2, D + 2))
     return Parameters(*(np.zeros(shape) for shape in shapes))
 
 

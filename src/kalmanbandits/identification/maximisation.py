@@ -27,6 +27,7 @@ from kalmanbandits.identification.linear_algebra import (
     invert,
     transpose,
 )
+from kalmanbandits.identification.past import add_past, turn_past
 
 # Priors, as pseudo-observations in units of standardised rewards and states.
 SHRINK_GAMMA = 0.1  # moves to z = 0
@@ -44,6 +45,7 @@ def maximise(d: Any, p: Any, w: Any, moved: Any) -> None:
     """After `smooth`: the parameters that make the expected likelihood with priors greatest."""
     if d > 0:
         regress_states(d, p, w, moved)
+    add_past(d, p, w)
     for arm in range(p.C.shape[0]):
         regress_arm(d, p, w, arm)
     if w.alike:
@@ -230,7 +232,7 @@ def _level_share(d: Any, p: Any, arm: Any) -> Any:
 @routine
 def normalise(d: Any, p: Any, w: Any, moved: Any) -> None:
     """Turn the state so that its mean square is I:  z = Lx,  Γ ← L⁻¹ΓL,  Q ← L⁻¹QL'⁻¹,  c ← L'c."""
-    G, Q, L, T = p.G, p.Q, w.M[1], w.M[0]
+    G, Q, L, T, D = p.G, p.Q, w.M[1], w.M[0], p.G.shape[0]
     for a in range(d):
         for b in range(d):
             T[a, b] = w.S00[a, b] / max(moved, 1)
@@ -250,6 +252,8 @@ def normalise(d: Any, p: Any, w: Any, moved: Any) -> None:
         transpose(Q, d)
     for arm in range(p.C.shape[0]):
         turn_arm(d, p.C[arm], p.U[arm], L, T)
+        if p.past[arm, D, D] > 0:
+            turn_past(d, p.past[arm], L)
 
 
 @jit

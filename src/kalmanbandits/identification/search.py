@@ -18,6 +18,7 @@ import numpy as np
 
 from kalmanbandits.errors import Array
 from kalmanbandits.identification.arrays import Cells, Parameters, Workspace
+from kalmanbandits.identification.past import carry_past
 from kalmanbandits.identification.smoothing import filter_cells
 from kalmanbandits.identification.steps import improve
 from kalmanbandits.identification.subspace import ARMS, observability, realise
@@ -111,6 +112,7 @@ def draw_model(fits: Fits, i: int, d: int, spread: Array, mean: Array, kept: int
     fits.value[i] = -math.inf
     fits.state[i] = 1
     if kept == 0:
+        p.past[:] = 0
         p.s2[:] = max(noise, 1e-3) * spread**2
         p.mu[:] = mean
         begin_priors(p, d)
@@ -188,10 +190,20 @@ class Search:
         self.polish(i, self.recent, 0.5 * work)
         pace = self.polish(i, self.recent, 0.5 * work)
         behind = float(fits.value[CURRENT] + MARGIN - fits.value[i])
+        if behind < 0 and self.fits.models[CURRENT].past[:, -2, -2].any():
+            self.carry(i)
         if behind < 0 and (self.first == 0 or self.proves_itself(i)):
             swap_models(fits, i, CURRENT)
         if behind < 0 or pace * PATIENCE < behind:
             fits.d[i] = 0
+
+    def carry(self, i: int) -> None:
+        """Give a challenger what is known of rounds that have left the window."""
+        fits, states = self.fits, []
+        for j in (CURRENT, i):
+            filter_cells(int(fits.d[j]), fits.models[j], self.cells, self.n, self.w)
+            states.append(self.w.z[: self.n, : int(fits.d[j])].copy())
+        carry_past(fits.models[CURRENT], fits.models[i], *states)
 
     def proves_itself(self, i: int) -> bool:
         """Whether a challenger that wins on the last rounds wins, after a few steps, on all of them."""

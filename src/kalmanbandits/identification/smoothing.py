@@ -246,3 +246,9 @@ def smooth(d: Any, p: Any, cells: Any, n: Any, w: Any) -> Any:
 def filter_cells(d: Any, p: Any, cells: Any, n: Any, w: Any) -> Any:
     """`run_filter`, called from Python."""
     return run_filter(d, p, cells, n, w)
+
+
+@entry
+def smooth_cells(d: Any, p: Any, cells: Any, n: Any, w: Any) -> Any:
+    """`smooth`, called from Python."""
+    return smooth(d, p, cells, n, w)

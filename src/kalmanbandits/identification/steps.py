@@ -77,6 +77,7 @@ def stretch(d: Any, p: Any, spare: Any, e: Any, w: Any) -> None:
         for a in range(d + 1):
             for b in range(d + 1):
                 spare.U[arm, a, b] = p.U[arm, a, b]
+        copy_past(p.past[arm], spare.past[arm])
 
 
 @jit
@@ -101,6 +102,17 @@ def copy_parameters(source: Any, target: Any) -> None:
                 target.C[arm, a] = source.C[arm, a]
             for b in range(source.U.shape[1]):
                 target.U[arm, a, b] = source.U[arm, a, b]
+        copy_past(source.past[arm], target.past[arm])
+
+
+@jit
+def copy_past(source: Any, target: Any) -> None:
+    """`target` ← `source`; most arms have none for a long time."""
+    size = source.shape[0]
+    if source[size - 2, size - 2] > 0 or target[size - 2, size - 2] > 0:
+        for a in range(size):
+            for b in range(size):
+                target[a, b] = source[a, b]
 
 
 @entry

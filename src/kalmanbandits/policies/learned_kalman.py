@@ -12,8 +12,9 @@ import numpy as np
 from kalmanbandits.errors import InvalidArgument, whole
 from kalmanbandits.identification.arrays import Cells, Parameters, Workspace, workspace
 from kalmanbandits.identification.maximisation import LEAST_NOISE
+from kalmanbandits.identification.past import retire
 from kalmanbandits.identification.search import CURRENT, MODELS, Fits, Search
-from kalmanbandits.identification.smoothing import filter_cells
+from kalmanbandits.identification.smoothing import filter_cells, smooth_cells
 from kalmanbandits.learning.local_levels import BANK, level_fields
 from kalmanbandits.policies.learned_kalman_kernel import (
     DOUBT,
@@ -37,7 +38,7 @@ ROUNDS_PER_DIMENSION = 5  # no more dimensions than data can bear
 CLIP = 50.0  # units around the median, beyond which a fit does not look
 
 AT_LEAST_0: Range = (0, math.inf)
-NAMES = ("G", "Q", "C", "mu", "s2", "U", "prior")
+NAMES = ("G", "Q", "C", "mu", "s2", "U", "prior", "past")
 _local = threading.local()
 
 
@@ -136,6 +137,8 @@ class LearnedKalman(Policy):
             ("s2", "f8", (MODELS, k)),
             ("U", "f8", (MODELS, k, E, E)),
             ("prior", "f8", (MODELS, k, 3)),
+            ("past", "f8", (MODELS, k, D + 2, D + 2)),  # sums of rounds that fits no longer see
+            ("gone", "i8"),  # rounds that are in them
             *level_fields(k),
             ("work_x", "f8", (4, E)),
             ("work_M", "f8", (D, D)),
@@ -147,7 +150,7 @@ class LearnedKalman(Policy):
         k, W, D = self.arms, self.window, self.dimensions
         arm: Range = (0, k - 1)
         counts = dict.fromkeys(
-            ("t", "fitted", "again", "trusted", "next", "drawn", "heard", "last"), AT_LEAST_0
+            ("t", "fitted", "again", "trusted", "next", "drawn", "heard", "last", "gone"), AT_LEAST_0
         )
         return {
             **counts,
@@ -174,7 +177,8 @@ class LearnedKalman(Policy):
     def attend(self, memory: Memory) -> None:
         """Fit: choose the unit, search for the best model of the rounds held, take over its filter."""
         m = memory[0]
-        t, n = int(m["t"]), int(m["held"])
+        t = int(m["t"])
+        n = min(int(m["held"]), t - int(m["gone"]))
         memory["next"] = t + 1 + t // 8
         places = np.arange(t - n, t) % self.window
         if not self._choose_unit(memory, places):
@@ -200,6 +204,18 @@ class LearnedKalman(Policy):
         if n > 500:
             memory["surprise"] = min(1.0, float(m["surprise"]))
         memory["next"] = t + max(1, min(int(t * GROWTH), max(OFTEN, t // SHARE), SELDOM))
+        self._retire(memory, models[CURRENT], cells, w)
+
+    def _retire(self, memory: Memory, p: Parameters, cells: Cells, w: Workspace) -> None:
+        """Keep the sums of the rounds that will have left the window when the next fit is due."""
+        n, d = len(cells.y), int(memory["d"][0, CURRENT])
+        leaving = n + int(memory["next"][0] - memory["t"][0]) - self.window
+        if leaving > 0:
+            filter_cells(d, p, cells, n, w)
+            w.weight[leaving:n] = 0.0
+            smooth_cells(d, p, cells, n, w)
+            retire(d, p, w)
+            memory["gone"] = memory["t"] - n + leaving
 
     def grow(self, memory: Memory, larger: Self) -> Memory:
         """What `memory` knows, in a memory of more arms.
@@ -251,6 +267,8 @@ class LearnedKalman(Policy):
         memory["prior"][..., 0] /= factor**2
         memory["prior"][..., 1] /= factor
         memory["prior"][..., 2] /= factor**2
+        memory["past"][..., -1] /= factor
+        memory["past"][..., -1, :] /= factor
         for name, *_ in level_fields(self.arms):
             memory[name] = 0
         replay_levels(memory, places)

@@ -289,6 +289,7 @@ def _doubt(m: Any, surprise: Any) -> None:
         if m.trusted > TRUSTED and m.surprise > CHANGE:
             m.trusted = 0
             m.held = MEMORY
+            m.past[:] = 0.0
             for i in range(MODELS):
                 m.d[i] = 0
 
