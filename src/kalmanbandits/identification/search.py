@@ -135,6 +135,14 @@ def swap_models(fits: Fits, i: int, j: int) -> None:
         array[[i, j]] = array[[j, i]]
 
 
+def copy_model(fits: Fits, source: int, target: int) -> None:
+    """Model `target` becomes a copy of model `source`."""
+    for new, old in zip(fits.models[target], fits.models[source], strict=True):
+        new[...] = old
+    for array in (fits.d, fits.value, fits.state):
+        array[target] = array[source]
+
+
 class Search:
     """One search: improve the current model and its challengers; the best becomes the current one.
 
@@ -222,14 +230,34 @@ class Search:
             size = 1 + (d + turn) % min(self.largest, d + 3)
             draw_model(fits, i, size, self.spread, self.mean)
             self.begin_from_correlations(i, size)
+        elif turn % 4 == 2:
+            self.begin_reflected(i)
         elif turn % 2 and d < self.largest:
-            for target, source in zip(fits.models[i], fits.models[CURRENT], strict=True):
-                target[...] = source
+            copy_model(fits, CURRENT, i)
             grown = min(d + 1 + (turn % 3 > 0), self.largest)
             draw_model(fits, i, grown, self.spread, self.mean, kept=d)
         else:
             size = 1 + int(fits.count[0] // 3) % min(self.largest, d + 2)
             draw_model(fits, i, size, self.spread, self.mean)
+
+    def begin_reflected(self, i: int) -> None:
+        """Model `i` is the current one with Γ in place of −Γ: states x_t = (−1)^t z_t.
+
+        Where each arm is pulled in rounds of one parity only, both explain the rewards equally well, with the
+        loadings of half of the arms turned round.
+        """
+        fits = self.fits
+        copy_model(fits, CURRENT, i)
+        seen = self.cells.arm >= 0
+        sign = np.where(np.cumsum(self.cells.moves) % 2, 1.0, -1.0)[seen]
+        turned = np.bincount(self.cells.arm[seen], sign, fits.arms) < 0
+        p, d = fits.models[i], int(fits.d[i])
+        p.G[:d, :d] *= -1
+        p.C[turned] *= -1
+        p.U[turned, :d, d] *= -1
+        p.U[turned, d, :d] *= -1
+        p.past[:] = 0
+        fits.state[i] = 1
 
     def begin_from_correlations(self, i: int, d: int) -> None:
         """Model `i` in d dimensions from the correlations of the arms seen most."""
