@@ -32,6 +32,7 @@ from kalmanbandits.identification.past import add_past, turn_past
 # Priors, as pseudo-observations in units of standardised rewards and states.
 SHRINK_GAMMA = 0.1  # moves to z = 0
 MOVES_Q, SQUARES_Q = 1.0, 0.5
+LEVEL_GUESS = 0.1
 ARMS_LIKE = 1.0  # arms that the first guess of a prior counts for
 GUESS = 0.5  # of the variance of loadings (of an arm together) and of levels
 LIKE_OTHERS = 4.0  # rounds for which an arm's noise is taken to be that of all
@@ -210,7 +211,7 @@ def share_priors(d: Any, p: Any, w: Any) -> None:
             size = (trace + OWN_SCALE * size) / (d + OWN_SCALE)
         p.prior[arm, 0] = max(size, LEAST_PRIOR)
         p.prior[arm, 1] = mean
-        p.prior[arm, 2] = max((max(spread - off, 0.0) + ARMS_LIKE * GUESS) / (rest + ARMS_LIKE), LEAST_PRIOR)
+        p.prior[arm, 2] = max((max(spread - off, 0.0) + ARMS_LIKE * LEVEL_GUESS) / (rest + ARMS_LIKE), LEAST_PRIOR)
 
 
 @jit
