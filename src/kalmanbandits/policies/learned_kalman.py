@@ -11,9 +11,9 @@ import numpy as np
 
 from kalmanbandits.errors import InvalidArgument, whole
 from kalmanbandits.identification.arrays import Cells, Parameters, Workspace, workspace
+from kalmanbandits.identification.by_dimension import filter_cells
 from kalmanbandits.identification.maximisation import LEAST_NOISE
 from kalmanbandits.identification.search import CURRENT, MODELS, Fits, Search
-from kalmanbandits.identification.smoothing import filter_cells
 from kalmanbandits.learning.local_levels import BANK, level_fields
 from kalmanbandits.policies.learned_kalman_kernel import (
     DOUBT,
