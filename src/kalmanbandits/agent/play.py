@@ -6,13 +6,13 @@ the same order. So what happened online and what is recovered cannot differ.
 
 from __future__ import annotations
 
-import time
 from math import nan
 from typing import Any
 
 import numpy as np
 
 from kalmanbandits.agent import events
+from kalmanbandits.agent.background import Background
 from kalmanbandits.agent.clipping import Clip
 from kalmanbandits.agent.events import Event
 from kalmanbandits.agent.history import Recorder
@@ -54,6 +54,8 @@ class Play:
         self.rails = Rails(settings, policy.arms) if settings.guarded else None
         self.clip = None if settings.clip is None else Clip(settings.clip)
         self.history: Recorder | None = None
+        self.background = Background()
+        self.background.begin(policy, memory)
         self._set(policy, memory)
         self.pending = Pending(policy, memory, self.clip)
 
@@ -133,9 +135,7 @@ class Play:
     def work(self) -> None:
         """Do the policy's long work, if it is due. This is the one place that asks for it."""
         if self.due:
-            began = time.perf_counter()
-            self.policy.attend(self.memory)
-            self.attended += time.perf_counter() - began
+            self.attended += self.background.attend(self.policy, self.memory)
             self.due = False
 
     def larger(self) -> tuple[Policy, Memory]:

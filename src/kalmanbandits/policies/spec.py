@@ -134,6 +134,24 @@ class Spec:
             As `memory()` makes it; changed in place.
         """
 
+    def errand(self, memory: Memory) -> Callable[[], object] | None:
+        """Give the part of the work that can be done in a thread while more rounds are played.
+
+        `attend` is called again when the result is needed, as `attend(memory, result)`, or without it: then
+        it finds the same by itself. So no choice depends on threads.
+
+        Parameters
+        ----------
+        memory : ndarray of shape (1,)
+            As `attend` left it; not changed, and not looked at later.
+
+        Returns
+        -------
+        callable or None
+            What a thread is to call; None if there is nothing to be done.
+        """
+        return None
+
     def dtype(self) -> np.dtype[np.void]:
         """Give the type of the memory.
 
