@@ -20,7 +20,7 @@ from kalmanbandits.agent import background
 from kalmanbandits.saving import lasting_fields
 from kalmanbandits.systems import Replay
 
-ROUNDS = 400
+ROUNDS, LONG = 1700, 1250  # from then on a fit is adopted a dozen rounds after it began
 TABLE = np.random.default_rng(1).standard_normal((ROUNDS + 100, 2)).cumsum(axis=0)
 
 
@@ -41,8 +41,8 @@ class Gated(LearnedKalman):
     kernel = "LearnedKalman"
 
     def errand(self, memory):
-        work = super().errand(memory)
-        return None if work is None else lambda: (GATE.wait(60), work())[1]
+        errand = super().errand(memory)
+        return errand and errand._replace(work=lambda: (GATE.wait(60), errand.work())[1])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,8 @@ class Failing(LearnedKalman):
     kernel = "LearnedKalman"
 
     def errand(self, memory):
-        return None if super().errand(memory) is None else lambda: 1 / 0
+        errand = super().errand(memory)
+        return errand and errand._replace(work=lambda: 1 / 0)
 
 
 GATE = threading.Event()
@@ -88,14 +89,14 @@ def unaided():
 def in_the_middle(agent=None):
     """An agent whose fit has begun, is not done, and is adopted some rounds later."""
     agent = agent or Agent(Gated(arms=2))
-    play(agent, last=250)
+    play(agent, last=LONG)
     while agent.memory["adopt"] > 0:
         play(agent, agent.rounds, agent.rounds + 1)
     GATE.clear()
     while agent.memory["adopt"] == 0:
         play(agent, agent.rounds, agent.rounds + 1)
     play(agent, agent.rounds, agent.rounds + 3)
-    assert agent.memory["adopt"] > agent.rounds + 10
+    assert agent.memory["adopt"] > agent.rounds + 5
     return agent
 
 
@@ -117,12 +118,15 @@ def test_choices_are_those_of_an_agent_without_threads_and_of_simulate(unaided):
 
 def test_a_change_of_unit_and_of_the_system_while_fits_are_made():
     """The unit follows in a fit, and a system that changes makes one that has begun useless."""
-    table = TABLE[:500].copy()
-    table[300:] = 50 * np.random.default_rng(2).standard_normal((200, 2))
+    table = TABLE.copy()
+    table[LONG:] = 1000 * np.random.default_rng(2).standard_normal((len(table) - LONG, 2))
     agent, reference = Agent(LearnedKalman(arms=2)), Agent(Unaided(arms=2))
-    assert play(agent, 0, 500, table) == play(reference, 0, 500, table)
+    assert play(agent, 0, LONG, table) == play(reference, 0, LONG, table)
+    unit = agent.memory["unit"]
+    assert play(agent, LONG, ROUNDS, table) == play(reference, LONG, ROUNDS, table)
     same_memory(agent, reference)
-    assert agent.memory["unit"] > 4 * Agent(LearnedKalman(arms=2)).memory["unit"]
+    assert agent.memory["unit"] > 4 * unit
+    assert agent.memory["held"] < ROUNDS - LONG + 100  # what was before has been forgotten
 
 
 def test_rounds_go_on_while_a_fit_is_made_and_the_round_of_adoption_waits(unaided):
@@ -215,7 +219,7 @@ def test_an_interpreter_exits_in_the_middle_of_a_fit():
         "import numpy as np, time\n"
         "from kalmanbandits import Agent, LearnedKalman\n"
         "rng, agent = np.random.default_rng(0), Agent(LearnedKalman(arms=2))\n"
-        "while agent.memory['t'] < 250 or agent.memory['adopt'] < agent.memory['t'] + 10:\n"
+        "while agent.memory['t'] < 1250 or agent.memory['adopt'] < agent.memory['t'] + 5:\n"
         "    agent.update(agent.select(), float(rng.standard_normal()))\n"
         "print('left')"
     )

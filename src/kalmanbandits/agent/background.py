@@ -12,44 +12,48 @@ import threading
 import time
 from collections.abc import Callable
 
-from kalmanbandits.policies.spec import Memory, Policy
+from kalmanbandits.policies.spec import Errand, Memory, Policy
 
 
 class Background:
     """At most one thread, which works for one agent; used under that agent's lock."""
 
     def __init__(self) -> None:
-        self._errand: _Errand | None = None
+        self._job: _Job | None = None
 
-    def begin(self, policy: Policy, memory: Memory) -> None:
-        """Start what can be done beside the coming rounds, if there is anything."""
-        work = policy.errand(memory)
-        self._errand = None if work is None else _Errand(work)
+    @property
+    def busy(self) -> bool:
+        """Whether work was begun whose result has not been used."""
+        return self._job is not None
+
+    def begin(self, policy: Policy, memory: Memory) -> Errand | None:
+        """Start what a thread can do, if there is anything."""
+        errand = policy.errand(memory)
+        self._job = None if errand is None else _Job(errand.work)
+        return errand
 
     def attend(self, policy: Policy, memory: Memory) -> float:
-        """`Policy.attend` with what the thread has found; returns the seconds that it all took.
+        """`Policy.attend` with what the thread has found; returns the seconds that all of it took.
 
         A result that is not there, since the thread failed or could not start, is found by `attend` itself.
         """
-        began, errand = time.perf_counter(), self._errand
-        self._errand = None
-        found = None if errand is None else errand.result()
-        beside = 0.0 if errand is None else errand.seconds
-        waited = time.perf_counter()
+        job, self._job = self._job, None
+        found = None if job is None else job.result()
+        began = time.perf_counter()
         if found is None:
             policy.attend(memory)
         else:
             policy.attend(memory, found)  # type: ignore[call-arg]  # a policy with errands takes it
         self.begin(policy, memory)
-        return beside + time.perf_counter() - (began if found is None else waited)
+        return time.perf_counter() - began + (0.0 if job is None else job.seconds)
 
     def wait(self) -> None:
         """Let the thread end."""
-        if self._errand is not None:
-            self._errand.result()
+        if self._job is not None:
+            self._job.result()
 
 
-class _Errand:
+class _Job:
     """One piece of work and its thread, which takes a fraction of a second: an interpreter's exit waits."""
 
     def __init__(self, work: Callable[[], object]) -> None:

@@ -200,7 +200,7 @@ class AgentBase:
             return self._journal.run(work)
         with self._lock:
             result = work()
-            self._play.work()
+            self._play.start()
             return result
 
     def _do(self, call: Callable[..., calls.Answer], *arguments: object) -> Any:

@@ -50,12 +50,13 @@ class Play:
         self.usable = np.ones(policy.arms, np.bool_)  # not retired
         self.time = nan  # of the last event, in seconds since 1970
         self.attended = 0.0  # seconds of long work since the last snapshot
-        self.due = False  # the policy's long work is to be done before anything else is learned or chosen
         self.rails = Rails(settings, policy.arms) if settings.guarded else None
         self.clip = None if settings.clip is None else Clip(settings.clip)
         self.history: Recorder | None = None
+        # Whether the policy's long work must be done before anything else is learned or chosen.
         self.background = Background()
-        self.background.begin(policy, memory)
+        errand = self.background.begin(policy, memory)
+        self.due = errand is not None and errand.urgent
         self._set(policy, memory)
         self.pending = Pending(policy, memory, self.clip)
 
@@ -132,8 +133,18 @@ class Play:
             self.due = learn_once(self.memory, arm, reward)
         self.rounds += 1
 
+    def start(self) -> None:
+        """After a reward: let a thread begin the policy's long work, if it is due; without one, do it."""
+        if not self.due or self.background.busy:  # whoever needs the result waits for it
+            return
+        errand = self.background.begin(self.policy, self.memory)
+        if errand is None:
+            self.work()
+        elif not errand.urgent:
+            self.due = False
+
     def work(self) -> None:
-        """Do the policy's long work, if it is due. This is the one place that asks for it."""
+        """Do the policy's long work, if it is due."""
         if self.due:
             self.attended += self.background.attend(self.policy, self.memory)
             self.due = False

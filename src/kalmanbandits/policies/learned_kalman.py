@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -26,13 +25,13 @@ from kalmanbandits.policies.learned_kalman_kernel import (
     catch_up,
     replay_levels,
 )
-from kalmanbandits.policies.spec import LARGEST, Memory, Policy, Range, check_arms
+from kalmanbandits.policies.spec import LARGEST, Errand, Memory, Policy, Range, check_arms
 
 # When to fit.
 FIRST = 7  # rounds before it, or two per opening arm
 # A fit every 20 % of the rounds, then every 64, then every fifth of them, at least one in 4096.
 GROWTH, OFTEN, SHARE, SELDOM = 0.2, 64, 5, 4096
-LATE = 16  # a fit is adopted after this part of the rounds it looks at, at least 1, at most `LATEST`
+LATE = 100  # a fit is adopted after this part of the rounds it looks at, at most `LATEST`
 VERY_EARLY, EARLY = 50, 300  # rounds up to which a fit searches twice, the latter if predictions fail
 WORK, MORE_ARMS = 20e6, 1.5  # nanoseconds, about, of a search; times this, at most, for many arms
 ROUNDS_PER_DIMENSION = 5  # no more dimensions than data can bear
@@ -190,28 +189,35 @@ class LearnedKalman(Policy):
         memory["surprise"] = 1.0
 
     def attend(self, memory: Memory, done: object = None) -> None:
-        """Adopt the fit that was begun some rounds ago, `done` if a thread has done it; begin one if due."""
+        """Begin a fit, or adopt the one that has begun: `done`, where a thread has done it."""
         m = memory[0]
-        if m["adopt"] > 0:
-            found: Any = done
-            if found is None or found["begun"][0] != m["begun"]:
-                found = self._fit(self._when_begun(memory))
-            self._adopt(memory, found)
-        t = int(m["t"])
-        if t < m["next"]:
-            return
+        while m["t"] >= (m["adopt"] or m["next"]):
+            if m["adopt"] > 0:
+                self._adopt(memory, done)
+            else:
+                self._begin(memory)
+
+    def errand(self, memory: Memory) -> Errand | None:
+        """The fit that has begun or begins now, for a thread."""
+        m = memory[0]
+        if m["adopt"] == 0 and m["t"] >= m["next"]:
+            self._begin(memory)
+        if m["adopt"] == 0:
+            return None
+        return Errand(partial(self._fit, self._when_begun(memory)), bool(m["adopt"] <= m["t"]))
+
+    def _begin(self, memory: Memory) -> None:
+        """Note what a fit begins with, and the round in which it is adopted."""
+        m = memory[0]
+        t, n = int(m["t"]), int(m["held"])
         if m["unit"] == 0:  # no two rewards differ yet
             memory["next"] = t + 1 + t // 8
             return
-        memory["begun"], memory["adopt"] = t, t + max(1, min(int(m["held"]) // LATE, LATEST))
+        memory["begun"], memory["adopt"] = t, t + min(n // LATE, LATEST)
         for name in ("held", "surprise", "reach"):
             memory[f"begun_{name}"] = memory[name]
         for name in FILTERED:
             memory[f"begun_{name}"] = memory[name][:, CURRENT]
-
-    def errand(self, memory: Memory) -> Callable[[], object] | None:
-        """The fit that has begun, for a thread."""
-        return partial(self._fit, self._when_begun(memory)) if memory["adopt"][0] > 0 else None
 
     def _when_begun(self, memory: Memory) -> Memory:
         """A copy of the memory as it was when the fit began, as far as a fit looks at it."""
@@ -249,8 +255,11 @@ class LearnedKalman(Policy):
         _rooms.append(w)
         return memory
 
-    def _adopt(self, memory: Memory, found: Memory) -> None:
+    def _adopt(self, memory: Memory, done: object) -> None:
         """Go on with the models that a fit found, which then learn the rounds since it began."""
+        found: Any = done
+        if found is None or found["begun"][0] != memory["begun"][0]:
+            found = self._fit(self._when_begun(memory))
         anew = bool(found["unit"][0] != memory["unit"][0])
         levels = [name for name, *_ in level_fields(self.arms)] if anew else []
         for name in (*FITTED, "unit", *levels):
