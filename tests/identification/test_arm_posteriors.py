@@ -9,6 +9,7 @@ from scipy.integrate import quad
 
 from kalmanbandits.compilation import entry
 from kalmanbandits.identification.arrays import Cells, parameters, workspace
+from kalmanbandits.identification.by_dimension import run_filter, smooth
 from kalmanbandits.identification.maximisation import (
     ARMS_LIKE,
     GUESS,
@@ -18,7 +19,7 @@ from kalmanbandits.identification.maximisation import (
     share_noise,
     share_priors,
 )
-from kalmanbandits.identification.smoothing import OUTLIER, run_filter, smooth, temper
+from kalmanbandits.identification.smoothing import OUTLIER, temper
 
 
 @entry

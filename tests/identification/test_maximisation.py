@@ -8,6 +8,7 @@ from joint_gaussian import ARMS, D, bandit_cells, condition, drawn_model, room
 
 from kalmanbandits.compilation import entry
 from kalmanbandits.identification.arrays import Cells, cells_of, parameters
+from kalmanbandits.identification.by_dimension import filter_cells, run_filter, smooth
 from kalmanbandits.identification.maximisation import (
     LIKE_OTHERS,
     MOVES_Q,
@@ -21,7 +22,6 @@ from kalmanbandits.identification.maximisation import (
     share_noise,
     share_priors,
 )
-from kalmanbandits.identification.smoothing import filter_cells, run_filter, smooth
 from kalmanbandits.identification.steps import improve
 
 FAR = 1e9

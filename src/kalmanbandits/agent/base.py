@@ -200,7 +200,7 @@ class AgentBase:
             return self._journal.run(work)
         with self._lock:
             result = work()
-            self._play.work()
+            self._play.start()
             return result
 
     def _do(self, call: Callable[..., calls.Answer], *arguments: object) -> Any:
@@ -246,6 +246,7 @@ class AgentBase:
         """Before a fork: see `forking`."""
         if not self._lock.acquire(timeout=patience):
             return False
+        self._play.background.wait()
         if self._journal is not None:
             with suppress(Exception):  # whoever waits for it hears of it
                 self._journal.rest()

@@ -273,7 +273,7 @@ class Journal:
         if not failed:
             if self._unapplied:
                 self.reread()
-            self._play.work()
+            self._play.start()
             self._take_snapshot()
 
     def _go_back(self) -> None:

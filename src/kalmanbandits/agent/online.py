@@ -115,6 +115,8 @@ class Agent(AgentBase):
         try:  # in here and below no `with`, which takes twice as long
             lock.acquire()
             play = self._play
+            if play.due:
+                play.work()
             if play.open is not None or play.pending.count:
                 arm: int = checks.selected(play, available)
             else:
@@ -156,7 +158,7 @@ class Agent(AgentBase):
             play.rounds += 1
             if learn_once(play.memory, arm, reward):
                 play.due = True
-                play.work()
+                play.start()
             lock.release()
         except BaseException:
             _let_go(lock)
@@ -185,6 +187,8 @@ class Agent(AgentBase):
         try:
             lock.acquire()
             play = self._play
+            if play.due:
+                play.work()
             begun, memory = play.rounds, play.memory
             if play.open is not None or play.pending.count:
                 checks.room(play)
@@ -220,7 +224,7 @@ class Agent(AgentBase):
                 reward = check_reward(reward, checks.WILL_NOT_COME)
             play.close(number, reward)
             if play.due:
-                play.work()
+                play.start()
             lock.release()
         except BaseException:
             _let_go(lock)

@@ -6,13 +6,13 @@ the same order. So what happened online and what is recovered cannot differ.
 
 from __future__ import annotations
 
-import time
 from math import nan
 from typing import Any
 
 import numpy as np
 
 from kalmanbandits.agent import events
+from kalmanbandits.agent.background import Background
 from kalmanbandits.agent.clipping import Clip
 from kalmanbandits.agent.events import Event
 from kalmanbandits.agent.history import Recorder
@@ -50,10 +50,13 @@ class Play:
         self.usable = np.ones(policy.arms, np.bool_)  # not retired
         self.time = nan  # of the last event, in seconds since 1970
         self.attended = 0.0  # seconds of long work since the last snapshot
-        self.due = False  # the policy's long work is to be done before anything else is learned or chosen
         self.rails = Rails(settings, policy.arms) if settings.guarded else None
         self.clip = None if settings.clip is None else Clip(settings.clip)
         self.history: Recorder | None = None
+        # Whether the policy's long work must be done before anything else is learned or chosen.
+        self.background = Background()
+        errand = self.background.begin(policy, memory)
+        self.due = errand is not None and errand.urgent
         self._set(policy, memory)
         self.pending = Pending(policy, memory, self.clip)
 
@@ -130,12 +133,20 @@ class Play:
             self.due = learn_once(self.memory, arm, reward)
         self.rounds += 1
 
+    def start(self) -> None:
+        """After a reward: let a thread begin the policy's long work, if it is due; without one, do it."""
+        if not self.due or self.background.busy:  # whoever needs the result waits for it
+            return
+        errand = self.background.begin(self.policy, self.memory)
+        if errand is None:
+            self.work()
+        elif not errand.urgent:
+            self.due = False
+
     def work(self) -> None:
-        """Do the policy's long work, if it is due. This is the one place that asks for it."""
+        """Do the policy's long work, if it is due."""
         if self.due:
-            began = time.perf_counter()
-            self.policy.attend(self.memory)
-            self.attended += time.perf_counter() - began
+            self.attended += self.background.attend(self.policy, self.memory)
             self.due = False
 
     def larger(self) -> tuple[Policy, Memory]:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kalmanbandits.errors import Array
+from kalmanbandits.identification.lanes import SIDE
 
 Integers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
@@ -54,7 +55,7 @@ class Workspace(NamedTuple):
     """Room for one E-step and M-step; everything in it is written before it is read."""
 
     z: Array  # (rows, D) filtered means, after the last cell of each row
-    F: Array  # (rows, D, D) filtered covariances
+    F: Array  # filtered covariances, one after another: their place depends on d
     K: Array  # (n, D) gains
     v: Array  # (n,) innovations
     S: Array  # (n,) their variances
@@ -67,8 +68,8 @@ class Workspace(NamedTuple):
     S00: Array  # (D, D) sums of E zz' before a move, E z⁺z', E z⁺z⁺'
     S10: Array
     S11: Array
-    M: Array  # (6, D + 1, D + 1) scratch
-    r: Array  # (6, D + 1) scratch
+    M: Array  # (12, D + 1, D + 1) scratch
+    r: Array  # (1, D + 1) scratch
     alike: int  # 1: all arms have one noise, (c_a, μ_a) are points, and their priors stay as they are
 
 
@@ -83,10 +84,15 @@ def workspace(cells: int, arms: int, D: int, rows: int | None = None, alike: boo
     """Room for a fit of so many cells, in so many rows (as many, unless said otherwise)."""
     E, rows = D + 1, cells if rows is None else rows
     shapes: tuple[tuple[int, ...], ...] = (
-        (rows, D), (rows, D, D), (cells, D), (cells,), (cells,), (cells,), (D,), (D, D),
-        (arms, E, E), (arms, E), (arms,), (D, D), (D, D), (D, D), (6, E, E), (6, E),
+        (rows, D), (rows * D * row_width(D),), (cells, D), (cells,), (cells,), (cells,), (D,), (D, D),
+        (arms, E, E), (arms, E), (arms,), (D, D), (D, D), (D, D), (12, E, E), (1, E),
     )  # fmt: skip
     return Workspace._make((*(np.zeros(shape) for shape in shapes), int(alike)))
+
+
+def row_width(d: int) -> int:
+    """How many numbers a row of a d × d matrix takes in a fit: see `by_dimension`."""
+    return d if d < 3 or d > SIDE else 4 if d <= 4 else SIDE
 
 
 def cells_of(table: Array) -> Cells:

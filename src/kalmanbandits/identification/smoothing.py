@@ -24,7 +24,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kalmanbandits.compilation import entry, jit, routine
+from kalmanbandits.compilation import jit
+from kalmanbandits.identification.lanes import add_row, mirror, multiply, multiply_vector
 from kalmanbandits.identification.linear_algebra import product
 
 OUTLIER = 4.5  # deviations
@@ -78,35 +79,36 @@ def temper(v: Any, S: Any, reach: Any) -> Any:
     return max(S, v * v / (OUTLIER * OUTLIER))
 
 
-@routine
-def run_filter(d: Any, p: Any, cells: Any, n: Any, w: Any) -> Any:
+@jit
+def run_filter(d: Any, e: Any, p: Any, cells: Any, n: Any, w: Any, M: Any) -> Any:
     """Filter n cells from z ~ N(0, I); keeps what the smoother needs, and the prediction after them.
 
-    Returns the log-likelihood but for its constant.
+    Returns the log-likelihood but for its constant. See `by_dimension` for `e` and the scratch matrices `M`.
     """
-    z, P, T = w.zt, w.Pt, w.M[0]
-    likelihood = 0.0
+    G, GT, Q, P, T, x = M
+    z, c, K = x[0], x[1], x[2]
     for a in range(d):
-        z[a] = 0.0
-        for b in range(d):
-            P[a, b] = 0.0
+        for b in range(e):
+            G[a, b], GT[a, b], Q[a, b], P[a, b] = 0.0, 0.0, 0.0, 0.0
+            if b < d:
+                G[a, b], GT[a, b], Q[a, b] = p.G[a, b], p.G[b, a], p.Q[a, b]
         P[a, a] = 1.0
-    row = 0
+    for b in range(e):
+        z[b], c[b] = 0.0, 0.0
+    likelihood, row = 0.0, 0
     for t in range(n):
-        arm, K = cells.arm[t], w.K[t]
+        arm = cells.arm[t]
         if arm < 0:
             w.S[t], w.v[t], w.weight[t] = NOTHING, 0.0, 0.0
             for a in range(d):
-                K[a] = 0.0
+                w.K[t, a] = 0.0
         else:
-            c = p.C[arm]
+            for a in range(d):
+                c[a] = p.C[arm, a]
+            multiply_vector(d, e, P, c, x, 2)
             S, v = 0.0, cells.y[t] - p.mu[arm]
             for a in range(d):
-                total = 0.0
-                for b in range(d):
-                    total += P[a, b] * c[b]
-                K[a] = total
-                S += c[a] * total
+                S += c[a] * K[a]
                 v -= c[a] * z[a]
             plain = S + p.s2[arm]
             if not w.alike:
@@ -114,43 +116,50 @@ def run_filter(d: Any, p: Any, cells: Any, n: Any, w: Any) -> Any:
             S = temper(v, plain, cells.reach)
             w.S[t], w.v[t], w.weight[t] = S, v, plain / S
             likelihood -= 0.5 * (math.log(S) + v * v / S)
-            for a in range(d):
+            for a in range(e):
                 K[a] /= S
                 z[a] += K[a] * v
             for a in range(d):
-                for b in range(a + 1):
+                w.K[t, a] = K[a]
+                for b in range(e):
                     P[a, b] -= K[a] * K[b] * S
-                    P[b, a] = P[a, b]
         if cells.moves[t] or t == n - 1:
-            F = w.F[row]
             for a in range(d):
                 w.z[row, a] = z[a]
-                for b in range(d):
-                    F[a, b] = P[a, b]
+                for b in range(e):
+                    w.F[(row * d + a) * e + b] = P[a, b]
             row += 1
         if cells.moves[t]:
-            propagate(d, p.G, p.Q, z, P, T)
+            multiply_vector(d, e, GT, z, x, 3)
+            for a in range(e):
+                z[a] = x[3, a]
+            multiply(d, e, G, P, T)
+            for a in range(d):
+                for b in range(e):
+                    P[a, b] = Q[a, b]
+                for j in range(d):
+                    add_row(e, P, a, T[a, j], GT, j)
+            mirror(d, P)
+    for a in range(d):
+        w.zt[a] = z[a]
+        for b in range(d):
+            w.Pt[a, b] = P[a, b]
     return likelihood
 
 
-@routine
-def smooth(d: Any, p: Any, cells: Any, n: Any, w: Any) -> Any:
+@jit
+def smooth(d: Any, e: Any, p: Any, cells: Any, n: Any, w: Any, M: Any) -> Any:
     """After `run_filter`: the sums that the M-step needs, into the workspace; returns the number of moves."""
-    G, Q = p.G, p.Q
-    k = p.C.shape[0]
-    r, z, g, after = w.r[0], w.r[1], w.r[2], w.r[3]
-    N, B, NG, V, X, last = w.M[0], w.M[1], w.M[2], w.M[3], w.M[4], w.M[5]
-    cross = w.S10
+    G, N, B, NG, F, V, last, X, S00, S11, cross, x = M
+    r, z, g, after, c, K = x[0], x[1], x[2], x[3], x[4], x[5]
     for a in range(d):
-        r[a] = 0.0
-        g[a] = 0.0
-        for b in range(d):
-            N[a, b] = 0.0
-            B[a, b] = 0.0
-            w.S00[a, b] = 0.0
-            w.S11[a, b] = 0.0
-            cross[a, b] = 0.0
-    for arm in range(k):
+        for b in range(e):
+            G[a, b] = p.G[a, b] if b < d else 0.0
+            N[a, b], B[a, b], F[a, b] = 0.0, 0.0, 0.0
+            S00[a, b], S11[a, b], cross[a, b] = 0.0, 0.0, 0.0
+    for b in range(e):
+        r[b], z[b], g[b], c[b], K[b] = 0.0, 0.0, 0.0, 0.0, 0.0
+    for arm in range(p.C.shape[0]):
         w.yy[arm] = 0.0
         for a in range(d + 1):
             w.b[arm, a] = 0.0
@@ -160,50 +169,47 @@ def smooth(d: Any, p: Any, cells: Any, n: Any, w: Any) -> Any:
     for t in range(n - 1):
         row += cells.moves[t]
     for t in range(n - 1, -1, -1):
-        arm, K, F, S, v = cells.arm[t], w.K[t], w.F[row], w.S[t], w.v[t]
+        arm, S, v = cells.arm[t], w.S[t], w.v[t]
         moves = cells.moves[t] and t < n - 1  # no cell depends on the move after the last one
         if moves:
+            multiply_vector(d, e, G, r, x, 2)
+            multiply(d, e, N, G, NG)
             for a in range(d):
-                total = 0.0
-                for b in range(d):
-                    total += G[b, a] * r[b]
-                g[a] = total
-            product(d, N, G, NG)
-            for a in range(d):
-                for b in range(a + 1):
-                    total = 0.0
-                    for j in range(d):
-                        total += G[j, a] * NG[j, b]
-                    B[a, b] = total
-                    B[b, a] = total
+                for b in range(e):
+                    B[a, b] = 0.0
+                for j in range(d):
+                    add_row(e, B, a, G[j, a], NG, j)
+            mirror(d, B)
         if moves or t == n - 1:  # the other cells of a row have the state of its last one
             for a in range(d):
-                total = w.z[row, a]
-                for b in range(d):
-                    total += F[a, b] * g[b]
-                z[a] = total
-            product(d, B, F, X)
+                z[a] = w.z[row, a]
+                for b in range(e):
+                    F[a, b] = w.F[(row * d + a) * e + b]
+            for b in range(d):
+                add_row(e, x, 1, g[b], F, b)
+            multiply(d, e, B, F, X)
             for a in range(d):
-                for b in range(a + 1):
-                    total = F[a, b] + z[a] * z[b]
-                    for j in range(d):
-                        total -= F[a, j] * X[j, b]
-                    V[a, b] = total
-                    V[b, a] = total
+                for b in range(e):
+                    V[a, b] = F[a, b] + z[a] * z[b]
+                for j in range(d):
+                    add_row(e, V, a, -F[a, j], X, j)
+            mirror(d, V)
         if moves:
             moved += 1
-            product(d, NG, F, X)
+            multiply(d, e, NG, F, X)
             for a in range(d):
-                for b in range(d):
-                    w.S00[a, b] += V[a, b]
-                    w.S11[a, b] += last[a, b]
+                for b in range(e):
+                    S00[a, b] += V[a, b]
+                    S11[a, b] += last[a, b]
                     cross[a, b] += r[a] * z[b] - X[a, b]
                     N[a, b] = B[a, b]
+            for a in range(e):
                 r[a] = g[a]
         if arm >= 0:
             weight, A = w.weight[t], w.A[arm]
             y = cells.y[t]
             for a in range(d):
+                c[a], K[a] = p.C[arm, a], w.K[t, a]
                 w.b[arm, a] += weight * y * z[a]
                 A[d, a] += weight * z[a]
                 for b in range(a + 1):
@@ -211,44 +217,30 @@ def smooth(d: Any, p: Any, cells: Any, n: Any, w: Any) -> Any:
             A[d, d] += weight
             w.b[arm, d] += weight * y
             w.yy[arm] += weight * y * y
-            c = p.C[arm]
+            multiply_vector(d, e, N, K, x, 3)
             Kg, KBK = 0.0, 0.0
             for a in range(d):
                 Kg += K[a] * r[a]
-                total = 0.0
-                for b in range(d):
-                    total += N[a, b] * K[b]
-                after[a] = total
-                KBK += K[a] * total
-            for a in range(d):
+                KBK += K[a] * after[a]
+            for a in range(e):
                 r[a] += c[a] * (v / S - Kg)
-                for b in range(a + 1):
+            for a in range(d):
+                for b in range(e):
                     N[a, b] = N[a, b] - after[a] * c[b] - c[a] * after[b] + c[a] * c[b] * (KBK + 1 / S)
-                    N[b, a] = N[a, b]
+            mirror(d, N)
         if t > 0 and cells.moves[t - 1]:
             row -= 1
             for a in range(d):
-                for b in range(d):
+                for b in range(e):
                     last[a, b] = V[a, b]
-    for arm in range(k):
+    for arm in range(p.C.shape[0]):
         for a in range(d + 1):
             for b in range(a):
                 w.A[arm, b, a] = w.A[arm, a, b]
-    product(d, Q, cross, X)
-    product(d, G, w.S00, B)
+    product(d, p.Q, cross, X)
+    product(d, p.G, S00, B)
     for a in range(d):
         for b in range(d):
+            w.S00[a, b], w.S11[a, b] = S00[a, b], S11[a, b]
             w.S10[a, b] = B[a, b] + X[a, b]
     return moved
-
-
-@entry
-def filter_cells(d: Any, p: Any, cells: Any, n: Any, w: Any) -> Any:
-    """`run_filter`, called from Python."""
-    return run_filter(d, p, cells, n, w)
-
-
-@entry
-def smooth_cells(d: Any, p: Any, cells: Any, n: Any, w: Any) -> Any:
-    """`smooth`, called from Python."""
-    return smooth(d, p, cells, n, w)

@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 import math
-import threading
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from kalmanbandits.errors import InvalidArgument, whole
 from kalmanbandits.identification.arrays import Cells, Parameters, Workspace, workspace
+from kalmanbandits.identification.by_dimension import filter_cells, smooth_cells
 from kalmanbandits.identification.maximisation import LEAST_NOISE
 from kalmanbandits.identification.past import retire
 from kalmanbandits.identification.search import CURRENT, MODELS, Fits, Search
-from kalmanbandits.identification.smoothing import filter_cells, smooth_cells
 from kalmanbandits.learning.local_levels import BANK, level_fields
 from kalmanbandits.policies.learned_kalman_kernel import (
     DOUBT,
     FARTHEST,
     GRID,
+    LATEST,
     LINES,
     OPENING,
-    prepare_once,
+    catch_up,
     replay_levels,
 )
-from kalmanbandits.policies.spec import LARGEST, Memory, Policy, Range, check_arms
+from kalmanbandits.policies.spec import LARGEST, Errand, Memory, Policy, Range, check_arms
 
 # When to fit.
 FIRST = 7  # rounds before it, or two per opening arm
 # A fit every 20 % of the rounds, then every 64, then every fifth of them, at least one in 4096.
 GROWTH, OFTEN, SHARE, SELDOM = 0.2, 64, 5, 4096
+LATE = 100  # a fit is adopted after this part of the rounds it looks at, at most `LATEST`
 VERY_EARLY, EARLY = 50, 300  # rounds up to which a fit searches twice, the latter if predictions fail
 WORK, MORE_ARMS = 20e6, 1.5  # nanoseconds, about, of a search; times this, at most, for many arms
 ROUNDS_PER_DIMENSION = 5  # no more dimensions than data can bear
@@ -39,7 +41,9 @@ CLIP = 50.0  # units around the median, beyond which a fit does not look
 
 AT_LEAST_0: Range = (0, math.inf)
 NAMES = ("G", "Q", "C", "mu", "s2", "U", "prior", "past")
-_local = threading.local()
+FITTED = (*NAMES, "d", "value", "state", "drawn", "z", "P", "next", "gone")  # what a fit finds
+FILTERED = ("C", "mu", "U")  # of the current model, and changed by every reward
+_rooms: list[Workspace] = []  # not in use, for any thread
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,17 +108,28 @@ class LearnedKalman(Policy):
 
     def fields(self) -> list[tuple[Any, ...]]:
         """The last rounds, the models, the filter's state, and what is known of each arm."""
-        k, D, W = self.arms, self.dimensions, self.window
+        k, D, ring = self.arms, self.dimensions, self.window + LATEST
         E = D + 1
         return [
             ("t", "i8"),
             ("held", "i8"),  # rounds in the ring that count
-            ("arm", "i8", (W,)),  # −1 where no reward came
-            ("reward", "f8", (W,)),  # less the first reward, `origin`
+            ("arm", "i8", (ring,)),  # −1 where no reward came
+            ("reward", "f8", (ring,)),  # less the first reward, `origin`
             ("origin", "f8"),
             ("unit", "f8"),
             ("next", "i8"),
             ("fitted", "i8"),
+            ("adopt", "i8"),  # the round in which a fit that has begun is adopted; 0 if none has
+            (
+                "begun",
+                "i8",
+            ),  # the round after which it began, and what it begins with beside the other models
+            ("begun_held", "i8"),
+            ("begun_surprise", "f8"),
+            ("begun_reach", "f8"),
+            ("begun_C", "f8", (k, D)),
+            ("begun_mu", "f8", (k,)),
+            ("begun_U", "f8", (k, E, E)),
             ("distinct", "i8"),  # arms tried
             ("greedy", "i8"),  # the arm with the best prediction
             ("again", "i8"),  # pulls in a row that the arm tried last has still to get
@@ -150,11 +165,13 @@ class LearnedKalman(Policy):
         k, W, D = self.arms, self.window, self.dimensions
         arm: Range = (0, k - 1)
         counts = dict.fromkeys(
-            ("t", "fitted", "again", "trusted", "next", "drawn", "heard", "last", "gone"), AT_LEAST_0
+            ("t", "fitted", "adopt", "begun", "again", "trusted", "next", "drawn", "heard", "last", "gone"),
+            AT_LEAST_0,
         )
         return {
             **counts,
             "held": (0, W),
+            "begun_held": (0, W),
             "arm": (-1, k - 1),
             "distinct": (0, k),
             "greedy": arm,
@@ -174,21 +191,60 @@ class LearnedKalman(Policy):
         memory["next"] = max(FIRST, 2 * min(self.arms, OPENING))
         memory["surprise"] = 1.0
 
-    def attend(self, memory: Memory) -> None:
-        """Fit: choose the unit, search for the best model of the rounds held, take over its filter."""
+    def attend(self, memory: Memory, done: object = None) -> None:
+        """Begin a fit, or adopt the one that has begun: `done`, where a thread has done it."""
+        m = memory[0]
+        while m["t"] >= (m["adopt"] or m["next"]):
+            if m["adopt"] > 0:
+                self._adopt(memory, done)
+            else:
+                self._begin(memory)
+
+    def errand(self, memory: Memory) -> Errand | None:
+        """The fit that has begun or begins now, for a thread."""
+        m = memory[0]
+        if m["adopt"] == 0 and m["t"] >= m["next"]:
+            self._begin(memory)
+        if m["adopt"] == 0:
+            return None
+        return Errand(partial(self._fit, self._when_begun(memory)), bool(m["adopt"] <= m["t"]))
+
+    def _begin(self, memory: Memory) -> None:
+        """Note what a fit begins with, and the round in which it is adopted."""
+        m = memory[0]
+        t, n = int(m["t"]), int(m["held"])
+        if m["unit"] == 0:  # no two rewards differ yet
+            memory["next"] = t + 1 + t // 8
+            return
+        memory["begun"], memory["adopt"] = t, t + min(n // LATE, LATEST)
+        for name in ("held", "surprise", "reach"):
+            memory[f"begun_{name}"] = memory[name]
+        for name in FILTERED:
+            memory[f"begun_{name}"] = memory[name][:, CURRENT]
+
+    def _when_begun(self, memory: Memory) -> Memory:
+        """A copy of the memory as it was when the fit began, as far as a fit looks at it."""
+        before = memory.copy()
+        before["t"], before["z"], before["P"] = memory["begun"], 0.0, 0.0
+        for name in ("held", "surprise", "reach"):
+            before[name] = memory[f"begun_{name}"]
+        for name in FILTERED:
+            before[name][:, CURRENT] = memory[f"begun_{name}"]
+        return before
+
+    def _fit(self, memory: Memory) -> Memory:
+        """Choose the unit, search for the best model of the rounds held, filter them; returns `memory`."""
         m = memory[0]
         t = int(m["t"])
         n = min(int(m["held"]), t - int(m["gone"]))
-        memory["next"] = t + 1 + t // 8
-        places = np.arange(t - n, t) % self.window
-        if not self._choose_unit(memory, places):
-            return
+        places = np.arange(t - n, t) % len(m["arm"])
+        self._choose_unit(memory, places)
         arms = m["arm"][places]
         y = np.clip(m["reward"][places] / m["unit"], -FARTHEST, FARTHEST)
         y = np.rint(y / GRID) * GRID
         middle = float(np.median(y[arms >= 0]))
         cells = Cells(arms, np.clip(y, middle - CLIP, middle + CLIP), np.ones(n, np.int64), float(m["reach"]))
-        w = _room(n, self.arms, self.dimensions)
+        w = _take_room(n, self.arms, self.dimensions)
         models = [Parameters(*(memory[name][0, i] for name in NAMES)) for i in range(MODELS)]
         fits = Fits(models, memory["d"][0], memory["value"][0], memory["state"][0], memory["drawn"][0])
         largest = max(1, min(self.dimensions, n // ROUNDS_PER_DIMENSION))
@@ -199,12 +255,24 @@ class LearnedKalman(Policy):
         d = int(fits.d[CURRENT])
         filter_cells(d, models[CURRENT], cells, n, w)
         memory["z"][0, :d], memory["P"][0, :d, :d] = w.zt[:d], w.Pt[:d, :d]
-        prepare_once(memory)
-        memory["fitted"] = t
-        if n > 500:
-            memory["surprise"] = min(1.0, float(m["surprise"]))
         memory["next"] = t + max(1, min(int(t * GROWTH), max(OFTEN, t // SHARE), SELDOM))
         self._retire(memory, models[CURRENT], cells, w)
+        _rooms.append(w)
+        return memory
+
+    def _adopt(self, memory: Memory, done: object) -> None:
+        """Go on with the models that a fit found, which then learn the rounds since it began."""
+        found: Any = done
+        if found is None or found["begun"][0] != memory["begun"][0]:
+            found = self._fit(self._when_begun(memory))
+        anew = bool(found["unit"][0] != memory["unit"][0])
+        levels = [name for name, *_ in level_fields(self.arms)] if anew else []
+        for name in (*FITTED, "unit", *levels):
+            memory[name] = found[name]
+        memory["adopt"], memory["fitted"] = 0, memory["t"]
+        if found["held"][0] > 500:
+            memory["surprise"] = np.minimum(1.0, memory["surprise"])
+        catch_up(memory, int(memory["begun"][0]), anew)
 
     def _retire(self, memory: Memory, p: Parameters, cells: Cells, w: Workspace) -> None:
         """Keep the sums of the rounds that will have left the window when the next fit is due."""
@@ -220,7 +288,7 @@ class LearnedKalman(Policy):
     def grow(self, memory: Memory, larger: Self) -> Memory:
         """What `memory` knows, in a memory of more arms.
 
-        A new arm is one of which only the prior is known.
+        A new arm is one of which only the prior is known. A fit that has begun is begun anew.
         """
         grown = larger.memory()
         k = self.arms
@@ -238,21 +306,20 @@ class LearnedKalman(Policy):
             grown["s2"][0, i, k:] = np.exp(np.log(np.maximum(memory["s2"][0, i], LEAST_NOISE)).mean())
             grown["U"][0, i, k:, range(d), range(d)] = typical[0]
             grown["U"][0, i, k:, d, d] = typical[2]
-        prepare_once(grown)
+        if grown["adopt"][0] > 0:
+            grown["adopt"], grown["next"] = 0, grown["t"]
+        catch_up(grown, int(grown["t"][0]), False)
         return grown
 
-    def _choose_unit(self, memory: Memory, places: Any) -> bool:
-        """Follow the rewards' spread by powers of two; False if there is none yet."""
+    def _choose_unit(self, memory: Memory, places: Any) -> None:
+        """Follow the rewards' spread by powers of two."""
         m = memory[0]
-        if m["unit"] == 0:
-            return False
         y = m["reward"][places][m["arm"][places] >= 0] / float(m["unit"])
         off = np.abs(y - np.median(y))
         size = float(np.median(off)) or float(off.mean())
         exponent = round(math.log2(size)) if size > 0 else 0
         if abs(exponent) >= 2:
             self._change_unit(memory, 2.0**exponent, places)
-        return True
 
     def _change_unit(self, memory: Memory, factor: float, places: Any) -> None:
         """Express every model in a unit `factor` times as large.
@@ -274,9 +341,12 @@ class LearnedKalman(Policy):
         replay_levels(memory, places)
 
 
-def _room(cells: int, arms: int, D: int) -> Workspace:
-    """The workspace of this thread, as large as it was ever needed."""
-    room: Workspace | None = getattr(_local, "room", None)
-    if room is None or len(room.v) < cells or room.b.shape != (arms, D + 1):
-        room = _local.room = workspace(max(2 * cells, 256), arms, D)
+def _take_room(cells: int, arms: int, D: int) -> Workspace:
+    """A workspace that is large enough, and not in use until it is put back into `_rooms`."""
+    try:
+        room = _rooms.pop()
+    except IndexError:
+        return workspace(max(2 * cells, 256), arms, D)
+    if len(room.v) < cells or room.b.shape != (arms, D + 1):
+        return workspace(max(2 * cells, 256), arms, D)
     return room

@@ -28,6 +28,7 @@ FARTHEST = 2.0**40  # units
 MEMORY = 32  # rounds over which surprise is averaged
 DOUBT, CHANGE, CAPPED = 2.0, 2.5, 9.0  # that asks for a fit; that says the system changed; most of one reward
 TRUSTED = 300  # rounds for which the model must have been good, for a change to be one
+LATEST = 16  # rounds after which a fit that has begun is adopted, at most; the ring keeps so many more
 
 # How to act.
 WIDTH = 1.0  # of the logarithm by which the doubt about an arm's parameters grows
@@ -64,9 +65,21 @@ def replay_levels(memories: Any, places: Any) -> None:
 
 
 @entry
-def prepare_once(memories: Any) -> None:
-    """`prepare`, called from Python."""
-    prepare(memories[0])
+def catch_up(memories: Any, first: Any, anew: Any) -> None:
+    """Let a model found from the rounds before `first` learn those since, and the levels if they begin anew.
+
+    Then make the next choice ready.
+    """
+    m = memories[0]
+    for t in range(max(first, m.t - LATEST), m.t):
+        place = t % m.arm.shape[0]
+        if m.arm[place] >= 0:
+            y = units(m, m.reward[place])
+            if anew:
+                observe_level(m, m.arm[place], y, t)
+            observe_linear(m, m.arm[place], y)
+        propagate(m.d[CURRENT], m.G[CURRENT], m.Q[CURRENT], m.z, m.P, m.work_M)
+    prepare(m)
 
 
 @routine
@@ -270,13 +283,13 @@ def _update(memory: Any, arm: Any, reward: Any) -> None:
 
 @routine
 def _record(m: Any, arm: Any, y: Any) -> None:
-    """Write a round into the ring."""
-    W = m.arm.shape[0]
-    place = m.t % W
+    """Write a round into the ring; a fit that has begun may look at `LATEST` rounds more than are held."""
+    ring = m.arm.shape[0]
+    place = m.t % ring
     m.arm[place] = arm
     m.reward[place] = y
     m.t += 1
-    m.held = min(m.held + 1, W)
+    m.held = min(m.held + 1, ring - LATEST)
 
 
 @routine
@@ -290,6 +303,7 @@ def _doubt(m: Any, surprise: Any) -> None:
             m.trusted = 0
             m.held = MEMORY
             m.past[:] = 0.0
+            m.adopt = 0  # what a fit finds that has begun is of no use any more
             for i in range(MODELS):
                 m.d[i] = 0
 
@@ -306,7 +320,7 @@ def _skip(memory: Any, arm: Any) -> None:
 
 @jit
 def _due(memory: Any) -> Any:
-    return memory.t >= memory.next
+    return memory.t >= (memory.adopt if memory.adopt > 0 else memory.next)
 
 
 register_kernel("LearnedKalman", _score, _update, _skip, due=_due)

@@ -7,7 +7,7 @@ import difflib
 import functools
 import math
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -25,6 +25,13 @@ PROMISES = ("quiet start", "outlier", "0/1 rewards", "risen arm", "unlucky start
 LARGEST = 2**30  # bytes that a memory may take: a record of more than 4 GiB cannot even be addressed
 
 Range = tuple[float, float]  # the least and the largest value a field may hold
+
+
+class Errand(NamedTuple):
+    """Work for a thread."""
+
+    work: Callable[[], object]
+    urgent: bool  # its result is needed before the next choice
 
 
 class Spec:
@@ -133,6 +140,24 @@ class Spec:
         memory : ndarray of shape (1,)
             As `memory()` makes it; changed in place.
         """
+
+    def errand(self, memory: Memory) -> Errand | None:
+        """Give the part of the work that a thread can do while the agent waits for rewards or plays on.
+
+        `attend` is called when the result is needed, as `attend(memory, result)`; or without, and then it
+        finds the same by itself. So no choice depends on threads.
+
+        Parameters
+        ----------
+        memory : ndarray of shape (1,)
+            As `memory()` makes it; that the work has begun may be noted in it. The work looks at a copy.
+
+        Returns
+        -------
+        Errand or None
+            The work, and whether its result is needed before the next choice; None if there is none.
+        """
+        return None
 
     def dtype(self) -> np.dtype[np.void]:
         """Give the type of the memory.
