@@ -30,8 +30,8 @@ from kalmanbandits.policies.spec import LARGEST, Errand, Memory, Policy, Range, 
 
 # When to fit.
 FIRST = 7  # rounds before it, or two per opening arm
-# A fit every 20 % of the rounds, then every 64, then every fifth of them, at least one in 4096.
-GROWTH, OFTEN, SHARE, SELDOM = 0.2, 64, 5, 4096
+# A fit every 20 % of the rounds, then every 64, then every fifth of them, at least four per window.
+GROWTH, OFTEN, SHARE, PER_WINDOW = 0.2, 64, 5, 4
 LATE = 100  # a fit is adopted after this part of the rounds it looks at, at most `LATEST`
 VERY_EARLY, EARLY = 50, 300  # rounds up to which a fit searches twice, the latter if predictions fail
 WORK, MORE_ARMS = 20e6, 1.5  # nanoseconds, about, of a search; times this, at most, for many arms
@@ -255,7 +255,8 @@ class LearnedKalman(Policy):
         d = int(fits.d[CURRENT])
         filter_cells(d, models[CURRENT], cells, n, w)
         memory["z"][0, :d], memory["P"][0, :d, :d] = w.zt[:d], w.Pt[:d, :d]
-        memory["next"] = t + max(1, min(int(t * GROWTH), max(OFTEN, t // SHARE), SELDOM))
+        seldom = max(OFTEN, min(t // SHARE, self.window // PER_WINDOW))
+        memory["next"] = t + max(1, min(int(t * GROWTH), seldom))
         self._retire(memory, models[CURRENT], cells, w)
         _rooms.append(w)
         return memory

@@ -1,0 +1,116 @@
+"""Rounds that left the window: their sums add up, turn with the states, and keep an arm known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from joint_gaussian import ARMS, D, bandit_cells, drawn_model, room
+
+import kalmanbandits as kb
+from kalmanbandits.compilation import entry
+from kalmanbandits.identification.by_dimension import filter_cells, smooth_cells
+from kalmanbandits.identification.past import MOST, add_past, carry_past, retire, turn_past
+from kalmanbandits.policies import learned_kalman
+
+SIZE = D + 2
+
+
+@entry
+def add(d, p, w):
+    add_past(d, p, w)
+
+
+@entry
+def turn(d, past, L):
+    turn_past(d, past, L)
+
+
+def rows(rng, n, d=D):
+    """n rows of (z, 1, y) with d states in use."""
+    x = np.zeros((n, SIZE))
+    x[:, :d], x[:, D], x[:, D + 1] = rng.standard_normal((n, d)), 1.0, rng.standard_normal(n)
+    return x
+
+
+def sums(w):
+    return w.A[:, : D + 1, : D + 1].copy(), w.b.copy(), w.yy.copy()
+
+
+@pytest.mark.parametrize("leaving", [1, 17, 59])
+def test_what_left_and_what_is_seen_are_all_there_is(leaving):
+    """Sums of the first rounds, kept, and of the others, seen: those of one E-step over all."""
+    p, cells = drawn_model(3), bandit_cells(60, 3, reach=1e9)
+    n, w = 60, room(cells)
+    filter_cells(D, p, cells, n, w)
+    smooth_cells(D, p, cells, n, w)
+    whole = sums(w)
+    filter_cells(D, p, cells, n, w)
+    w.weight[leaving:n] = 0.0
+    smooth_cells(D, p, cells, n, w)
+    retire(D, p, w)
+    filter_cells(D, p, cells, n, w)
+    w.weight[:leaving] = 0.0
+    smooth_cells(D, p, cells, n, w)
+    add(D, p, w)
+    for found, expected in zip(sums(w), whole, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_the_past_turns_with_the_states():
+    """Where z = Lx, the past of rows (z, 1, y) becomes that of rows (x, 1, y)."""
+    rng = np.random.default_rng(4)
+    d = D - 1
+    before = rows(rng, 30, d)
+    L = np.tril(rng.standard_normal((D + 1, D + 1))) + 2 * np.eye(D + 1)
+    after = before.copy()
+    after[:, :d] = np.linalg.solve(L[:d, :d], before[:, :d].T).T
+    past = before.T @ before
+    turn(d, past, L)
+    np.testing.assert_allclose(past, after.T @ after, rtol=1e-9, atol=1e-9)
+
+
+def test_another_model_takes_the_past_over_in_its_own_states():
+    """Where the new states are a linear function of the old ones, nothing is lost."""
+    rng = np.random.default_rng(5)
+    old, new = drawn_model(0), drawn_model(1)
+    M, before = rng.standard_normal((D, D)), rows(rng, 40)
+    after = before.copy()
+    after[:, :D] = before[:, :D] @ M.T
+    old.past[1] = before.T @ before
+    carry_past(old, new, before[:, :D], after[:, :D])
+    np.testing.assert_allclose(new.past[1], after.T @ after, rtol=1e-4, atol=1e-4)
+    assert not new.past[0].any()
+
+
+def test_an_arm_often_pulled_follows_its_rewards():
+    """No arm's past counts for more than `MOST` rounds."""
+    p, w = drawn_model(), room(bandit_cells(10))
+    w.A[:], w.b[:], w.yy[:] = 0.0, 0.0, 0.0
+    w.A[0, D, D] = 3 * MOST
+    w.yy[0] = 6 * MOST
+    retire(D, p, w)
+    assert p.past[0, D, D] == pytest.approx(MOST)
+    assert p.past[0, D + 1, D + 1] == pytest.approx(2 * MOST)
+    assert ARMS > 1 and p.past[1, D, D] == 0
+
+
+def bad_pulls():
+    """Pulls of the arms that are never best, in the last third of a run much longer than the window."""
+    k, n = 8, 2400
+    rng = np.random.default_rng(7)
+    z = np.zeros(n)
+    for t in range(1, n):
+        z[t] = 0.9 * z[t - 1] + 0.45 * rng.standard_normal()
+    loadings = np.array([1.0, -1.0, 0.5, -0.5, 0.3, -0.3, 0.1, 0.0])
+    table = np.outer(z, loadings) + 0.1 * rng.standard_normal((n, k))
+    policy = kb.LearnedKalman(arms=k, window=512)
+    result = kb.simulate(kb.systems.Replay(table), {"L": policy}, seed=0, trace=True)
+    return int((result.choice.values[0, 0, -800:] > 1).sum())
+
+
+def test_an_arm_tried_long_ago_is_still_known(monkeypatch):
+    """Without its past, every arm that left the window is tried again."""
+    known = bad_pulls()
+    monkeypatch.setattr(learned_kalman, "retire", lambda d, p, w: None)
+    forgotten = bad_pulls()
+    assert known < 0.5 * forgotten, (known, forgotten)
