@@ -20,7 +20,7 @@ COMPILE := pip compile --quiet --universal --fork-strategy fewest --python-versi
 
 .DEFAULT_GOAL := help
 .PHONY: help setup reproduce figure check format test test-random test-oldest docs fuzz attack mutate soak audit-source audit count gpu-code \
-	gpu-golden bench bench-peers bench-gpu bench-regret bench-windows bench-intervals bench-scale cluster-test gallery \
+	gpu-golden bench bench-peers bench-gpu bench-regret bench-windows bench-intervals bench-latency bench-scale cluster-test gallery \
 	golden lock clean
 
 help: ## list the targets
@@ -135,6 +135,9 @@ bench-windows: setup ## regret of UBSS(window="auto") over that of the best fixe
 
 bench-intervals: setup ## how often the intervals of backtests cover, and how wide they are, into docs/intervals.md
 	$(BIN)/python benchmarks/intervals.py $(ARGS)
+
+bench-latency: setup ## how long a choice takes while LearnedKalman fits in a thread; needs an idle core
+	$(BIN)/python benchmarks/latency.py $(ARGS)
 
 bench-scale: setup ## what a cluster costs, and how far it scales, into benchmarks/scale.md
 	$(BIN)/python benchmarks/scale.py $(ARGS)

@@ -32,7 +32,7 @@ from kalmanbandits.policies.spec import LARGEST, Errand, Memory, Policy, Range, 
 FIRST = 7  # rounds before it, or two per opening arm
 # A fit every 20 % of the rounds, then every 64, then every fifth of them, at least four per window.
 GROWTH, OFTEN, SHARE, PER_WINDOW = 0.2, 64, 5, 4
-LATE = 100  # a fit is adopted after this part of the rounds it looks at, at most `LATEST`
+LATE = 100  # a fit is adopted after this part of the rounds it looks at, and at most `LATEST`
 VERY_EARLY, EARLY = 50, 300  # rounds up to which a fit searches twice, the latter if predictions fail
 WORK, MORE_ARMS = 20e6, 1.5  # nanoseconds, about, of a search; times this, at most, for many arms
 ROUNDS_PER_DIMENSION = 5  # no more dimensions than data can bear
