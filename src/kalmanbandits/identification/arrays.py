@@ -75,8 +75,16 @@ class Workspace(NamedTuple):
 
 def parameters(arms: int, D: int) -> Parameters:
     """Room for one model, zeroed."""
-    shapes = ((D, D), (D, D), (arms, D), (arms,), (arms,), (arms, D + 1, D + 1), (arms, 3),
-              (arms, D + 2, D + 2))
+    shapes = (
+        (D, D),
+        (D, D),
+        (arms, D),
+        (arms,),
+        (arms,),
+        (arms, D + 1, D + 1),
+        (arms, 3),
+        (arms, D + 2, D + 2),
+    )
     return Parameters(*(np.zeros(shape) for shape in shapes))
 
 

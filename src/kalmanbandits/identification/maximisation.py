@@ -211,7 +211,9 @@ def share_priors(d: Any, p: Any, w: Any) -> None:
             size = (trace + OWN_SCALE * size) / (d + OWN_SCALE)
         p.prior[arm, 0] = max(size, LEAST_PRIOR)
         p.prior[arm, 1] = mean
-        p.prior[arm, 2] = max((max(spread - off, 0.0) + ARMS_LIKE * LEVEL_GUESS) / (rest + ARMS_LIKE), LEAST_PRIOR)
+        p.prior[arm, 2] = max(
+            (max(spread - off, 0.0) + ARMS_LIKE * LEVEL_GUESS) / (rest + ARMS_LIKE), LEAST_PRIOR
+        )
 
 
 @jit
