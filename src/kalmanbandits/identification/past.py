@@ -17,7 +17,7 @@ import numpy as np
 
 from kalmanbandits.compilation import entry, jit, routine
 from kalmanbandits.errors import Array
-from kalmanbandits.identification.arrays import Parameters, Workspace
+from kalmanbandits.identification.arrays import Parameters
 
 MOST = 500.0  # rounds of an arm that its past counts for: an arm often pulled is to follow its rewards
 

@@ -245,7 +245,7 @@ class Search:
         """Of each arm, the rounds of even number less those of odd number in which it was pulled, (k,)."""
         seen = self.cells.arm >= 0
         sign = np.where(np.cumsum(self.cells.moves) % 2, 1.0, -1.0)[seen]
-        return np.bincount(self.cells.arm[seen], sign, self.fits.arms)
+        return np.bincount(self.cells.arm[seen], sign, self.fits.arms).astype(np.float64)
 
     def begin_reflected(self, i: int, parity: Array) -> None:
         """Model `i` is the current one with −Γ in place of Γ: states x_t = (−1)^t z_t.
