@@ -43,47 +43,6 @@ EVIL = [
 ]
 
 
-@pytest.fixture
-def journal(tmp_path: Path) -> Path:
-    """The folder of a closed journal with three rounds."""
-    with kb.Agent.open(tmp_path / "journal", POLICY) as agent:
-        for _ in range(3):
-            agent.update(agent.select(), 1.0)
-    return tmp_path / "journal"
-
-
-@pytest.mark.parametrize("ending", ["-wal", "-shm", "-journal"])
-@pytest.mark.parametrize("content", [b"mine", b"mine" * 5000])
-def test_somebodys_file_with_a_name_of_sqlite_is_left_alone(ending, content, journal):
-    beside = journal / f"{database.FILE}{ending}"
-    beside.write_bytes(content)
-    database._known.clear()  # as in a new process
-    with pytest.raises(FileFormatError, match=ending):
-        kb.Agent.open(journal)
-    assert beside.read_bytes() == content
-    beside.unlink()
-    with kb.Agent.open(journal) as agent:
-        assert agent.rounds == 3
-
-
-@pytest.mark.parametrize("what", ["DELETE FROM event", "UPDATE event SET reward = 9", "DELETE FROM snapshot"])
-def test_a_trigger_that_would_undo_what_was_acknowledged_is_refused(what, journal):
-    with contextlib.closing(sqlite3.connect(journal / database.FILE)) as db, db:
-        db.execute(f"CREATE TRIGGER undo AFTER INSERT ON event BEGIN {what}; END")
-    with pytest.raises(FileFormatError, match="trigger"):
-        kb.Agent.open(journal)
-
-
-@pytest.mark.parametrize("table", ["journal", "snapshot", "event"])
-def test_a_view_that_never_ends_in_place_of_a_table_is_refused(table, journal):
-    endless = "WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT x FROM r"
-    with contextlib.closing(sqlite3.connect(journal / database.FILE)) as db, db:
-        db.execute(f"DROP TABLE {table}")
-        db.execute(f"CREATE VIEW {table} AS {endless}")
-    with pytest.raises(FileFormatError, match="view"):
-        kb.Agent.open(journal)
-
-
 def test_an_array_without_dimensions_is_no_sequence(tmp_path):
     with pytest.raises(InvalidType, match="code must be a sequence of arms"):
         kb.filtering.optimal_window(kb.systems.rotation(theta=1.0), 0, np.array(1))
