@@ -1,4 +1,4 @@
-"""What attacks on journals have found: files of somebody else beside them, and databases that are not ours."""
+"""What attacks on journals have found: files of somebody else beside them, databases that are not ours."""
 
 from __future__ import annotations
 
@@ -77,7 +77,8 @@ def test_somebodys_file_with_a_name_of_sqlite_is_left_alone(ending, content, rec
 
 @pytest.mark.parametrize("ending", ["-wal", "-shm", "-journal"])
 @pytest.mark.parametrize(
-    "make", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero"), lambda path: path.symlink_to("x")]
+    "make",
+    [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero"), lambda path: path.symlink_to("x")],
 )
 def test_what_is_no_file_under_a_name_of_sqlite_is_left_alone(ending, make, journal):
     make(journal / f"{database.FILE}{ending}")
@@ -194,8 +195,8 @@ def test_a_view_that_never_ends_in_place_of_a_table_is_refused(table, journal):
 OTHER_SCHEMAS = {
     "a view of another meaning": "DROP VIEW history; CREATE VIEW history AS SELECT 1 AS round, 2 AS arm",
     "history as a table": "DROP VIEW history; CREATE TABLE history (round, arm)",
-    "a constraint that drops events": "DROP TABLE event; CREATE TABLE event (id INTEGER PRIMARY KEY AUTOINCREMENT, "
-    'time, kind, round UNIQUE ON CONFLICT IGNORE, arm, reward, "index", name, checksum)',
+    "a constraint that drops events": "DROP TABLE event; CREATE TABLE event (id INTEGER PRIMARY KEY "
+    'AUTOINCREMENT, time, kind, round UNIQUE ON CONFLICT IGNORE, arm, reward, "index", name, checksum)',
     "a table of another spelling": "DROP TABLE snapshot; CREATE TABLE Snapshot (event, agent)",
     "an index that takes time": "CREATE INDEX slow ON event (length(hex(zeroblob(100))))",
 }

@@ -52,4 +52,6 @@ def _plain(sql: str) -> str:
     return " ".join(re.sub("--.*", "", sql).split())
 
 
-OURS = {sql.split()[2]: sql for sql in _plain(SCHEMA).rstrip(";").split("; ")}  # by the names of what they make
+OURS = {
+    sql.split()[2]: sql for sql in _plain(SCHEMA).rstrip(";").split("; ")
+}  # by the names of what they make

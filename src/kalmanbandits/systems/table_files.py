@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from kalmanbandits.durability import beginning
 from kalmanbandits.errors import InvalidArgument, shown
 from kalmanbandits.systems.table_bytes import read_unchanged
 from kalmanbandits.systems.table_index import TableError, from_text
@@ -57,10 +58,7 @@ def read_file(
 
 def header_of(path: Path, delimiter: str | None) -> tuple[str, ...]:
     """The names in the first line of a CSV file; of a file of another kind, or a pipe, none."""
-    if not path.is_file():
-        return ()
-    with path.open("rb") as file:
-        start = file.read(100_000)
+    start = beginning(path, 100_000) if path.is_file() else b""
     if start.startswith((PARQUET, FEATHER, OLD_FEATHER, ZIP, GZIP)):
         return ()
     first = start.decode("utf-8-sig", "replace").split("\n", 1)[0]
