@@ -105,7 +105,12 @@ class LinearGaussianSystem:
         self._check_sizes()
 
     def _check_sizes(self) -> None:
-        """Refuse numbers whose squares, or whose rewards, leave the range of floats."""
+        """Refuse numbers whose squares or quotients, or whose rewards, leave the range of floats."""
+        if self.noise_variance < 1 / LARGEST**2:
+            raise InvalidArgument(
+                f"noise_variance must be at least {1 / LARGEST**2:g}, got {self.noise_variance:g} "
+                "(take a smaller unit)"
+            )
         for name in ("transition", "actions", "process_noise", "initial_mean", "initial_covariance"):
             largest = float(np.abs(getattr(self, name)).max())
             if not largest <= LARGEST:
@@ -116,7 +121,7 @@ class LinearGaussianSystem:
         deviation = float((np.abs(self.actions) @ np.sqrt(np.diag(self.initial_covariance))).max())
         if deviation > LARGEST:
             raise InvalidArgument(
-                f"actions must give rewards of a standard deviation of at most {LARGEST:g}, got {deviation:g} "
+                f"actions must give rewards of standard deviation at most {LARGEST:g}, got {deviation:g} "
                 "at the start (take a larger unit)"
             )
 
