@@ -53,9 +53,19 @@ LARGEST_FILE = 1 << 28  # bytes; the code of a kernel takes about 1e5
 CHECKSUM = hashlib.sha256().digest_size
 
 
+_forks: list[bool] = []  # for which the lock is held: one of another thread may be under way at this import
+
+
 def _before_fork() -> None:
     wait_for_imports()  # which may wait for the lock
     global_compiler_lock.acquire()  # type: ignore[no-untyped-call]
+    _forks.append(True)
+
+
+def _after_fork() -> None:
+    if _forks:
+        _forks.pop()
+        global_compiler_lock.release()  # type: ignore[no-untyped-call]
 
 
 if hasattr(os, "register_at_fork"):
@@ -63,8 +73,8 @@ if hasattr(os, "register_at_fork"):
     # in reverse: agents, which may compile inside their own locks, are brought to rest before.
     os.register_at_fork(
         before=_before_fork,
-        after_in_parent=global_compiler_lock.release,
-        after_in_child=global_compiler_lock.release,
+        after_in_parent=_after_fork,
+        after_in_child=_after_fork,
     )
 
 

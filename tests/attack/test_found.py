@@ -8,7 +8,6 @@ import io
 import os
 import py_compile
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -135,35 +134,6 @@ def test_a_full_disk_is_told_with_the_name_of_the_file(tmp_path, monkeypatch):
         write_through(tmp_path / "aside", tmp_path / "chunk", b"numbers")
     assert refused.value.filename == str(tmp_path / "chunk")
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_child_forked_while_a_thread_compiles_can_compile():
-    from numba.core.compiler_lock import global_compiler_lock
-
-    holding, compiled = threading.Event(), threading.Event()
-
-    def compile_for_long() -> None:
-        with global_compiler_lock:
-            holding.set()
-            compiled.wait(1.0)
-
-    thread = threading.Thread(target=compile_for_long)
-    thread.start()
-    holding.wait()
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            signal.alarm(20)
-            with global_compiler_lock:
-                code = 7
-        finally:
-            os._exit(code)
-    compiled.set()
-    thread.join()
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
 def test_a_million_threads_are_not_started():

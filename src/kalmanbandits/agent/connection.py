@@ -54,7 +54,7 @@ class Connection:
     def get(self) -> sqlite3.Connection:
         """The connection, made if there is none."""
         if self.open is None:
-            with forking.opening():
+            with forking.connecting():
                 self._presence = Presence(self.path.parent)
                 try:
                     self.open = self._connect(self._presence.alone)
@@ -77,7 +77,7 @@ class Connection:
         """Let go of the file; `get` takes it up again."""
         db, self.open = self.open, None
         if db is not None:
-            with contextlib.suppress(sqlite3.Error):
+            with contextlib.suppress(sqlite3.Error), forking.connecting():
                 self._close(db)
         if self._presence is not None:
             self._presence.leave()

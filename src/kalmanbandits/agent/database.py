@@ -60,7 +60,7 @@ def create(folder: Path, founded: dict[str, Any], agent: bytes) -> None:
         with contextlib.suppress(FileExistsError):
             folder.mkdir()
         flush_folder(folder.parent)
-    with forking.opening():
+    with forking.connecting():
         _create(folder, founded, agent)
 
 

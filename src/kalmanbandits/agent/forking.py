@@ -37,7 +37,7 @@ class Forked(Protocol):
 _all: weakref.WeakSet[Forked] = weakref.WeakSet()
 _rested: list[Forked] = []
 _restless: list[Forked] = []
-_opening = threading.Lock()
+_connecting = threading.RLock()
 _held = False  # whether the lock is held for a fork
 
 
@@ -55,10 +55,13 @@ def watch(agent: Forked) -> None:
 
 
 @contextlib.contextmanager
-def opening() -> Iterator[None]:
-    """In a `with` block: make a connection, alone among the threads of this process, and while none forks."""
+def connecting() -> Iterator[None]:
+    """In a `with` block: make or close a connection, alone among the threads, and while none of them forks.
+
+    What SQLite knows of its locks is inherited by a child, which does not have them.
+    """
     _watch_forks()
-    with _opening:
+    with _connecting:
         yield
 
 
@@ -66,32 +69,38 @@ def _rest() -> None:
     global _held
     wait_for_imports()  # before any lock is taken for which they may wait
     deadline = time.monotonic() + PATIENCE
-    for agent in _snapshot():
-        rested = agent._rest(max(0.0, deadline - time.monotonic()))
-        (_rested if rested else _restless).append(agent)
-    _held = _opening.acquire(timeout=max(0.0, deadline - time.monotonic()))
+    while True:
+        for agent in _others():
+            rested = agent._rest(max(0.0, deadline - time.monotonic()))
+            (_rested if rested else _restless).append(agent)
+        _held = _connecting.acquire(timeout=max(0.0, deadline - time.monotonic()))
+        if not _held or not _others():
+            return
+        _connecting.release()  # one was opened meanwhile: whoever holds it may be waiting for this
 
 
-def _snapshot() -> list[Forked]:
+def _others() -> list[Forked]:
+    """Those that have not been asked to rest yet."""
+    asked = {id(agent) for agent in (*_rested, *_restless)}
     while True:
         try:
-            return list(_all)
+            return [agent for agent in _all if id(agent) not in asked]
         except RuntimeError:  # another thread made an agent just now
             continue
 
 
 def _wake() -> None:
     if _held:
-        _opening.release()
+        _connecting.release()
     while _rested:
         _rested.pop()._wake()
     _restless.clear()
 
 
 def _wake_in_child() -> None:
-    global _opening
+    global _connecting
     if not _held:
-        _opening = threading.Lock()
+        _connecting = threading.RLock()
     while _restless:
         _restless.pop()._orphan()
     _wake()
