@@ -10,7 +10,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from kalmanbandits.agent import calls, checks
+from kalmanbandits.agent import calls, checks, forking
 from kalmanbandits.agent.base import AgentBase
 from kalmanbandits.agent.history import Keep, Recorder, check_keep
 from kalmanbandits.agent.opening import open_journal
@@ -385,11 +385,12 @@ class Agent(AgentBase):
             given["seed"] = check_seed(seed)
         lock = threading.RLock()
         folder = file_path("path", path, "the folder of a journal")
-        journal, play = open_journal(folder, fresh, given, lock, fsync=fsync, keep=kept, recover=recover)
-        play.max_open, play.ticket_timeout = most or play.max_open, timeout or play.ticket_timeout
-        compile_verbs(play.policy)  # now, and not while other processes wait for a turn
         agent = cls.__new__(cls)
-        agent._begin(play, journal, lock)
+        with forking.connecting():  # until it is one of those that are brought to rest before a fork
+            journal, play = open_journal(folder, fresh, given, lock, fsync=fsync, keep=kept, recover=recover)
+            play.max_open, play.ticket_timeout = most or play.max_open, timeout or play.ticket_timeout
+            agent._begin(play, journal, lock)
+        compile_verbs(play.policy)  # now, and not while other processes wait for a turn
         return agent
 
 

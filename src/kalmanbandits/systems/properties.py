@@ -144,7 +144,7 @@ def riccati_map(transition: Array, action: Array, noise: Array, noise_variance: 
 
 
 def steady_state_covariance(transition: Array, action: Array, noise: Array, noise_variance: float) -> Array:
-    """The error covariance of the Kalman filter when one arm is pulled for ever; NaN where it has no limit.
+    """The error covariance of the Kalman filter when one arm is pulled for ever; NaN where there is none.
 
         P = g(P, c)
 
@@ -170,6 +170,8 @@ def steady_state_covariance(transition: Array, action: Array, noise: Array, nois
     last = math.inf
     for _ in range(100):
         F, N = _closed_loop(transition, action, noise, noise_variance, P)
+        if not np.isfinite(F).all():  # beyond the range of floats
+            return np.full_like(transition, math.nan)
         if not powers_vanish(F):  # a mode on the unit circle without noise: P has all but reached its limit
             return P
         better = lyapunov(F, N)

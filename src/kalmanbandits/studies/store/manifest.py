@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypedDict, cast
 
+from kalmanbandits.durability import read_regular
 from kalmanbandits.errors import FileFormatError, StoreRefused
 from kalmanbandits.simulation.versions import versions
 from kalmanbandits.studies.document.changes import Changes
-from kalmanbandits.studies.document.files import read_regular
 from kalmanbandits.studies.document.lines import Table
 from kalmanbandits.studies.document.spec import Study, parse_study
 from kalmanbandits.studies.store.arrays import put
