@@ -32,6 +32,7 @@ from numba.core.codegen import CPUCodegen, JITCodeLibrary
 from numba.core.compiler import Compiler, CompileResult, Flags
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.cpu import CPUContext
+from numba.core.dispatcher import Dispatcher
 from numba.core.registry import cpu_target
 from numba.core.serialize import dumps
 from numba.core.typing.templates import Signature
@@ -153,8 +154,8 @@ class InheritedFlags(Flags):
 @functools.cache
 def inherited_flags(inlined: bool) -> Flags:
     """The flags that functions called by an inlined kernel, or by another, inherit."""
-    flags = InheritedFlags()
-    cpu_target.options.parse_as_flags(flags, OPTIONS | {"forceinline": inlined})
+    flags = InheritedFlags()  # type: ignore[no-untyped-call]
+    cpu_target.options.parse_as_flags(flags, OPTIONS | {"forceinline": inlined})  # type: ignore[no-untyped-call]
     return flags
 
 
@@ -192,6 +193,17 @@ def entry(function: F) -> F:
     compiled = numba.njit(function, **options)
     compiled._cache = KernelCache(function)
     return compiled  # type: ignore[no-any-return]
+
+
+def is_kept(function: Callable[..., object], *arguments: object) -> bool:
+    """Whether the machine code of an `entry` for such arguments is on disk; True where none is needed."""
+    if not isinstance(function, Dispatcher):
+        return True
+    compiled: Any = function
+    signature = tuple(map(compiled.typeof_pyval, arguments))
+    cache: KernelCache = compiled._cache
+    path = cache._path(cache._key(signature, compiled.targetctx.codegen()))
+    return path is not None and path.exists()
 
 
 class KernelCache(_Cache):
@@ -243,7 +255,7 @@ class KernelCache(_Cache):
             return
         write_checked(path, key, dumps(data._reduce()))  # type: ignore[no-untyped-call]
 
-    def _key(self, signature: Signature, codegen: CPUCodegen) -> bytes:
+    def _key(self, signature: Signature | tuple[Any, ...], codegen: CPUCodegen) -> bytes:
         magic = codegen.magic_tuple()  # type: ignore[no-untyped-call]
         return repr((self._function, repr(signature), magic, foreign_sources(signature))).encode()
 
@@ -330,7 +342,7 @@ def package_sources() -> str:
 FOREIGN: dict[str, str] = {}
 
 
-def foreign_sources(signature: Signature) -> str:
+def foreign_sources(signature: object) -> str:
     """The hashes of those foreign kernels whose memory takes part in `signature`."""
     text = repr(signature)  # of a memory: Record([('Name', {…}), …
     present = [name for name in sorted(FOREIGN) if f"Record([('{name}'," in text]
