@@ -5,8 +5,9 @@ where policies are not on disk, other processes help:
 
 * A **player** runs them on a small table in plain Python (see `uncompiled`): the same choices, in less time
   than compiling takes.
-* A **compiler** compiles what fits of `LearnedKalman` need, and on a large table the policies, the last one
-  first. It leaves the machine code where every process finds it.
+* A **compiler** compiles the steps of the fits of `LearnedKalman`, and on a large table the policies, the
+  last one first. It leaves the machine code where every process finds it. Meanwhile the rest of
+  `LearnedKalman` is compiled here.
 
 Whatever fails there is done here.
 """
@@ -27,7 +28,10 @@ import numpy as np
 
 from kalmanbandits.backtesting.play import Work, one_run, play_policy
 from kalmanbandits.compilation import cache_folder
+from kalmanbandits.identification.arrays import cells_of, parameters, workspace
+from kalmanbandits.identification.search import CORRELATED, CURRENT, MODELS, Fits, Search, draw_model
 from kalmanbandits.policies.learned_kalman import LearnedKalman
+from kalmanbandits.policies.learned_kalman_kernel import prepare_once
 from kalmanbandits.policies.spec import Policy, Spec, is_ours
 from kalmanbandits.pool import WATCH
 from kalmanbandits.simulation.cpu import compile_rounds, rounds_are_kept
@@ -104,17 +108,24 @@ class Ahead:
         self._helpers.append(Player(self.work, tasks))
 
     def _compile_elsewhere(self, shares: Plan) -> None:
-        """Compile here what the other process does not begin with, until it has compiled the fits."""
+        """Compile here what the other process does not begin with, until that is done with fits."""
         policies = self.work.policies
         rest = [policies[name].to_dict() for name in shares.compiled[::-1]]
         compiler = Compiler(json.dumps({"fits": shares.fits, "policies": rest}).encode())
         self._helpers.append(compiler)
         for name in self.work.waiting if shares.fits else ():
-            if name in shares.compiled and not compiler.fits.is_set():
-                compile_rounds(one_run(self.work.table.whole, policies[name], 0, 0))
+            if not compiler.fits.is_set():
+                self._compile_here(policies[name])
                 self.work.tell()
         while shares.fits and not compiler.fits.wait(WATCH):
             self.work.tell()
+
+    def _compile_here(self, policy: Policy) -> None:
+        """Compile the rounds of a policy, and what precedes the steps of a fit."""
+        compile_rounds(one_run(self.work.table.whole, policy, 0, 0))
+        if isinstance(policy, LearnedKalman):
+            prepare_once(policy.memory())
+            small_search().begin(CORRELATED)
 
     def _collect(self, player: Player) -> None:
         """Wait for what was played elsewhere; what was not is played here."""
@@ -181,7 +192,7 @@ class Player(Helper):
 
 
 class Compiler(Helper):
-    """Compiles; `fits` is set once it has compiled those, or has ended."""
+    """Compiles; `fits` is set once it has compiled their steps, or has ended."""
 
     def __init__(self, wanted: bytes) -> None:
         self.fits = threading.Event()
@@ -205,15 +216,24 @@ def play_all() -> None:
 
 
 def compile_all() -> None:
-    """The compiler: fits, if they are wanted, and the policies that standard input lists."""
-    from kalmanbandits.identification.table_fit import fit_table
-
+    """The compiler: the steps of fits, if they are wanted, and the policies that standard input lists."""
     gc.set_threshold(*SELDOM)
     wanted = json.load(sys.stdin)
     if wanted["fits"]:
-        fit_table(Replay(np.random.default_rng(0).standard_normal((40, 2))), 1)
+        search = small_search()
+        draw_model(search.fits, CURRENT, 1, search.spread, search.mean)
+        search.polish(CURRENT, search.cells, work=1.0)
+        search.value_of(CURRENT, search.cells)
     print("fits are compiled", flush=True)
     for values in wanted["policies"]:
         policy = Spec.from_dict(values)
         assert isinstance(policy, Policy)
-        compile_rounds(one_run(Replay(np.zeros((1, policy.arms))), policy, 0, 0))
+        compile_rounds(one_run(Replay(np.zeros((2, policy.arms))), policy, 0, 0))
+
+
+def small_search() -> Search:
+    """A fit of few rewards, whose machine code is that of every fit."""
+    cells = cells_of(np.random.default_rng(0).standard_normal((20, 2)))
+    models = [parameters(arms=2, D=1) for _ in range(MODELS)]
+    numbers = np.zeros(MODELS, np.int64), np.zeros(MODELS), np.zeros((MODELS, 2)), np.zeros(2, np.int64)
+    return Search(Fits(models, *numbers), cells, workspace(len(cells.y), 2, 1), 1, 1.0)
