@@ -1,4 +1,4 @@
-"""Compiling ahead: a second process leaves machine code on disk that the first one then finds."""
+"""A quick first backtest: other processes compile and play, and the numbers stay the same."""
 
 from __future__ import annotations
 
@@ -9,57 +9,122 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from kalmanbandits.backtesting import backtest, line_up
+from kalmanbandits.backtesting.play import Work, prepare
 from kalmanbandits.cli import ahead
-from kalmanbandits.cli.ahead import COMPILE, Ahead
-from kalmanbandits.policies import UCB, Random
+from kalmanbandits.cli.ahead import COMPILE, Ahead, Plan, Player, plan
+from kalmanbandits.policies import UCB, LearnedKalman, Policy, Random
+from kalmanbandits.systems import Replay
 
+# Cache hits and misses: what the compiler has left, what is compiled here, and what is left to compile.
 FOUND = """
 import numpy as np
-from kalmanbandits.backtesting import backtest
-from kalmanbandits.policies import UCB
+from kalmanbandits.backtesting.play import prepare
+from kalmanbandits.cli.ahead import Ahead
+from kalmanbandits.identification.smoothing import filter_cells
+from kalmanbandits.identification.steps import improve
+from kalmanbandits.identification.subspace import observability, realise
+from kalmanbandits.policies import LearnedKalman
+from kalmanbandits.policies.learned_kalman_kernel import prepare_once
 from kalmanbandits.simulation.rounds import play_block
 from kalmanbandits.systems import Replay
-backtest(Replay(np.random.default_rng(0).standard_normal((30, 2))), {"UCB": UCB(arms=2)})
-print(sum(play_block.stats.cache_hits.values()), sum(play_block.stats.cache_misses.values()))
+policy = LearnedKalman(arms=2)
+table = Replay(np.random.default_rng(0).standard_normal((60, 2)))
+work = prepare(table, {"it": policy}, 1, 0, None, {}, 0)
+def counts(*entries):
+    return [sum(one.values()) for each in entries for one in (each.stats.cache_hits, each.stats.cache_misses)]
+Ahead(work, 1)._compile_here(policy)
+here = play_block, prepare_once, observability, realise
+before = counts(*here)
+work.do(1)
+print(counts(improve, filter_cells) == [1, 0, 1, 0], before == [0, 1] * 4, counts(*here) == before)
 """
+TABLE = np.random.default_rng(0).standard_normal((60, 2)).cumsum(axis=0)
+TABLE[5:9, 1] = np.nan
+
+
+def work_of(policies: dict[str, Policy], table: object = TABLE) -> Work:
+    return prepare(Replay(table), policies, 2, 0, None, {}, 0)
 
 
 def test_what_was_compiled_ahead_is_found(tmp_path: Path) -> None:
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
-    wanted = json.dumps([UCB(arms=2).to_dict()])
     run = {"check": True, "env": environment, "text": True, "capture_output": True}
+    wanted = json.dumps({"fits": True, "policies": []})
     subprocess.run([sys.executable, "-c", COMPILE], input=wanted, **run)  # type: ignore[call-overload]
     done = subprocess.run([sys.executable, "-c", FOUND], **run)  # type: ignore[call-overload]
-    assert done.stdout.split() == ["1", "0"]
+    assert done.stdout.split() == ["True", "True", "True"]
 
 
-def test_it_starts_only_when_there_is_need_and_leaves_no_process() -> None:
-    shown: list[tuple[int, int]] = []
-    policies = {"UCB": UCB(arms=2), "Random": Random(arms=2)}
-    with Ahead(policies, 1, lambda *numbers: shown.append(numbers)) as one_core:
-        one_core.tell(1, 2)
-        assert one_core._process is None
-    with Ahead(policies, 2, lambda *numbers: shown.append(numbers)) as two_cores:
-        two_cores._compiling = lambda: True  # type: ignore[method-assign]
-        two_cores.tell(2, 2)
-        two_cores.tell(2, 2)
-        process = two_cores._process
-        assert process is not None
-    assert process.poll() is not None
-    assert shown == [(1, 2), (2, 2), (2, 2)]
+def test_played_elsewhere_in_plain_python_is_the_same_to_the_bit() -> None:
+    replay = Replay(TABLE)
+    policies = {
+        name: policy
+        for name, policy in line_up(replay).policies.items()
+        if not isinstance(policy, LearnedKalman)
+    }
+    work = work_of(policies)
+    with Ahead(work, 2) as helped:
+        helped._play_elsewhere(list(policies))
+        assert not work.waiting
+        helped._collect(helped._helpers[0])  # type: ignore[arg-type]
+    alone = backtest(replay, policies, runs=2)
+    result = work.result()
+    assert result.runs == alone.runs
+    assert np.array_equal(result.choices, alone.choices)
+    assert np.array_equal(result.earned, alone.earned)
 
 
-def test_it_starts_at_once_where_nothing_was_ever_compiled(
+def test_what_a_player_does_not_play_is_played_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "PLAY", "raise SystemExit(1)")
+    work = work_of({"UCB": UCB(arms=2), "Random": Random(arms=2)})
+    monkeypatch.setattr(ahead, "plan", lambda _: Plan(["UCB", "Random"], [], False))
+    with Ahead(work, 2) as helped:
+        helped.do()
+    alone = backtest(Replay(TABLE), dict(work.policies), runs=2)
+    assert np.array_equal(work.result().choices, alone.choices)
+
+
+def test_small_tables_are_played_and_others_compiled_where_nothing_is_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    policies = {"UCB": UCB(arms=2), "Random": Random(arms=2)}
+    policies: dict[str, Policy] = {"UCB": UCB(arms=2), "it": LearnedKalman(arms=2), "Random": Random(arms=2)}
+    monkeypatch.setattr(ahead, "rounds_are_kept", lambda _: False)
     monkeypatch.setattr(ahead, "cache_folder", lambda: tmp_path)
-    before = gc.get_threshold()
-    with Ahead(policies, 2, lambda *_: None) as first:
-        assert first._process is not None
-    (tmp_path / "play_block-0.bin").touch()
-    with Ahead(policies, 2, lambda *_: None) as later:
-        assert later._process is None
+    assert plan(work_of(policies)) == Plan(["UCB", "Random"], ["it"], True)
+    long = np.zeros((ahead.SMALL, 2))
+    assert plan(work_of(policies, long)) == Plan([], ["UCB", "it", "Random"], True)
+    (tmp_path / "improve-0.bin").touch()
+    assert plan(work_of(policies, long)) == Plan([], ["UCB", "it", "Random"], False)
+    monkeypatch.setattr(ahead, "rounds_are_kept", lambda _: True)
+    assert plan(work_of(policies)) == Plan([], [], False)
+
+
+def test_it_sees_what_is_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    policies: dict[str, Policy] = {"UCB": UCB(arms=2)}
+    backtest(Replay(TABLE), policies, runs=1)
+    assert plan(work_of(policies)).played == []
+    monkeypatch.setattr("kalmanbandits.compilation.cache_folder", lambda: tmp_path)
+    assert plan(work_of(policies)).played == ["UCB"]
+
+
+def test_helpers_are_not_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "PLAY", "import time; time.sleep(600)")
+    work, before = work_of({"UCB": UCB(arms=2)}), gc.get_threshold()
+    with Ahead(work, 2) as helped:
+        helped._play_elsewhere(["UCB"])
+        (player,) = helped._helpers
+    assert isinstance(player, Player)
+    assert player.process.poll() is not None
+    assert not player.thread.is_alive()
     assert gc.get_threshold() == before
+
+
+def test_one_thread_stays_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "rounds_are_kept", lambda _: False)
+    with Ahead(work_of({"UCB": UCB(arms=2)}), 1) as alone:
+        alone.do()
+        assert alone._helpers == []

@@ -1,4 +1,7 @@
-"""Kernels in plain Python, as they run with NUMBA_DISABLE_JIT=1: for debuggers and for mutation tests."""
+"""Kernels in plain Python, as they run with NUMBA_DISABLE_JIT=1: the same numbers, and nothing to compile.
+
+For debuggers, for mutation tests, and for tables so small that compiling takes longer (`cli.ahead`).
+"""
 
 from __future__ import annotations
 
@@ -43,9 +46,12 @@ class Fields:
         return _with_fields(self._record[place])
 
     def __getattr__(self, name: str) -> object:
-        if name in self._record.dtype.names:
-            return _with_fields(self._record[name])
-        return getattr(self._record, name)
+        if name not in self._record.dtype.names:
+            return getattr(self._record, name)
+        value = _with_fields(self._record[name])
+        if type(value) is np.ndarray:  # a view, which shows every later change: it need not be made again
+            object.__setattr__(self, name, value)
+        return value
 
     def __setattr__(self, name: str, value: object) -> None:
         self._record[name] = value

@@ -7,6 +7,7 @@ import io
 import json
 import pickle
 from datetime import timedelta
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ import kalmanbandits as kb
 from kalmanbandits.agent import Ticket, snapshots
 from kalmanbandits.agent.clipping import FIRST, WINDOW, Clip
 from kalmanbandits.errors import InvalidArgument, InvalidType, RoundError
+from kalmanbandits.policies.verbs import learn_once, select_once
 from kalmanbandits.systems import Replay
 
 NAMES = ["north", "south", "west"]
@@ -511,3 +513,11 @@ def test_warm_start_happens_as_a_whole_or_not_at_all(make, monkeypatch):
     agent.ask()
     with pytest.raises(RoundError, match="warm_start needs every round closed"):
         agent.warm_start(Replay(np.ones((50, 3))))
+
+
+def test_tickets_do_not_expire_while_kernels_are_compiled() -> None:
+    agent = kb.Agent(kb.UCB(arms=23), ticket_timeout=3600.0)  # a number of arms that no other test has
+    verbs: tuple[Any, ...] = (select_once, learn_once)
+    compiled = [len(verb.overloads) for verb in verbs]
+    agent.tell(agent.ask(), 1.0)
+    assert [len(verb.overloads) for verb in verbs] == compiled

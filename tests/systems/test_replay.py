@@ -119,9 +119,11 @@ def test_headers_columns_and_quotes(tmp_path: Path) -> None:
         ("a,b\n1,2\n3,soon\n", r"line 3, column 'b' must be a number, got 'soon' \(leave the column out"),
         ("a,b\n1,1_000\n3,4\n", "line 2, column 'b' must be a number, got '1_000'"),
         (
-            "a;b\n1,5;2\n3;4\n",
+            "a;b\n1,5;2.5\n3;4\n",  # either may be thousands
             r"line 2, column 'a' must be a number, got '1,5' \(write decimals with a point",
         ),
+        ("a;b\n1,500;2\n3;4\n", "must be a number, got '1,500'"),
+        ('a,b\n"1,5",2\n3,4\n', "must be a number, got '1,5'"),
         ("a,b\n1,2\n3,4,5\n", "line 3 has 3 cells, the first line has 2"),
         ("a,b\n1\n3,4\n", "line 2 has 1 cells"),
         ("a|b\n1|2\n3|4\n", r"got a bar in every line, as in 'a\|b' \(give delimiter='\|'"),
@@ -288,3 +290,18 @@ def test_any_bytes_give_a_table_or_a_named_fault(
     else:
         named = min(replay.table.shape) >= 2 and not np.isinf(replay.table).any()
     assert named
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a;b\n1,5;-2\n,25;4e-1\n",
+        "1,5;-2\n,25;4e-1\n",  # no header
+        "day\ta\tb\n01.02.2020\t1,5\t-2\n02.02.2020\t,25\t4E-1\n",
+        'a;b\r\n"1,5";"-2"\r\n0,250;4,0e-1\r\n',
+    ],
+)
+def test_decimals_with_a_comma_where_cells_are_separated_by_another(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(text, newline="")
+    assert Replay(path, drop=["day"] if "day" in text else None).table.tolist() == [[1.5, -2.0], [0.25, 0.4]]

@@ -92,6 +92,8 @@ class Agent(AgentBase):
         settings = check_settings(policy.arms, arms, minimize, minimum_share, maximum_share, keep, clip)
         play = Play(policy, check_seed(seed), check_max_open(max_open), settings)
         play.ticket_timeout = check_timeout(ticket_timeout)
+        if play.ticket_timeout is not None:
+            compile_verbs(policy)  # or the first choices might expire while they are compiled
         if (kept := check_keep(history)) is not False:
             play.history = Recorder(kept)
         self._begin(play)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
-import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,8 +17,8 @@ from kalmanbandits.errors import InvalidArgument, InvalidType, function, mapping
 from kalmanbandits.policies.known_system import KnownSystemPolicy
 from kalmanbandits.policies.spec import Policy, Spec
 from kalmanbandits.pool import run_threads
-from kalmanbandits.simulation import simulate
-from kalmanbandits.simulation.cpu import available_cores
+from kalmanbandits.simulation.batch import Batch, KeptRuns
+from kalmanbandits.simulation.cpu import available_cores, play_on_cpu
 from kalmanbandits.simulation.versions import fingerprint
 from kalmanbandits.systems.replay import Replay, check_replay
 
@@ -82,6 +82,24 @@ def backtest(
     >>> result.best_arm, [result.names[p] for p in result.order]
     ('column 2', ['UCB', 'Random'])
     """
+    work = prepare(replay, policies, runs, seed, progress, left_out, fitted)
+    if client is None:
+        work.do(available_cores() if threads is None else whole("threads", threads, 1))
+    else:
+        work.do_on_cluster(client, threads)
+    return work.result()
+
+
+def prepare(
+    replay: Replay,
+    policies: Mapping[str, Policy],
+    runs: int,
+    seed: int,
+    progress: Progress | None,
+    left_out: Mapping[str, str] | None,
+    fitted: int,
+) -> Work:
+    """All that `backtest` has to do, once its arguments are found to be good."""
     check_replay(replay)
     check_policies(policies, replay)
     runs, seed, fitted = whole("runs", runs, 1), whole("seed", seed, 0), whole("fitted", fitted, 0)
@@ -93,14 +111,7 @@ def backtest(
         raise InvalidArgument(
             f"fitted must leave two rows at least of {replay.rounds} to judge by, got {fitted}"
         )
-    work = _Work(replay, policies, runs, seed, progress, fitted)
-    if client is None:
-        work.do(available_cores() if threads is None else whole("threads", threads, 1))
-    elif threads is not None:
-        raise InvalidArgument(f"threads must be left out with a client, whose workers play, got {threads}")
-    else:
-        work.do_on_cluster(client)
-    return judge(replay, fitted, policies, work.played, seed, left_out or {})
+    return Work(replay, policies, runs, seed, progress, left_out or {}, fitted)
 
 
 def check_policies(policies: object, replay: Replay) -> None:
@@ -133,7 +144,7 @@ class Table(NamedTuple):
     seed: int
 
 
-class _Work:
+class Work:
     """The policies that wait for a thread, and what those have earned that are done."""
 
     def __init__(
@@ -143,46 +154,46 @@ class _Work:
         runs: int,
         seed: int,
         progress: Progress | None,
+        left_out: Mapping[str, str],
         fitted: int,
     ) -> None:
         self.table = Table(replay, replay.rows(fitted), seed)
-        self.policies, self.progress = policies, progress
+        self.policies, self.progress, self.left_out, self.fitted = policies, progress, left_out, fitted
         slow = {name: type(policy).attend is not Spec.attend for name, policy in policies.items()}
         most = max(1, min(runs, LONG_WORK // replay.rounds))
         self.wanted = {name: most if slow[name] else runs for name in policies}
         self.done = dict.fromkeys(policies, 0)  # runs, those that need not be played included
         self.played: dict[str, Played] = {}
-        self.tasks: queue.SimpleQueue[str] = queue.SimpleQueue()
-        for name in sorted(policies, key=lambda name: not slow[name]):  # the long work first
-            self.tasks.put(name)
+        self.waiting = deque(sorted(policies, key=lambda name: not slow[name]))  # the long work first
         self.stop = threading.Event()
 
     def do(self, threads: int) -> None:
-        """Play everything; one policy in a thread at a time, since a memory may take many megabytes."""
-        import xarray  # noqa: F401 - before the threads, which all need it
-
-        run_threads(self.work, min(threads, len(self.policies)), self.stop, self.tell)
+        """Play what waits; one policy in a thread at a time, since a memory may take many megabytes."""
+        run_threads(self.work, min(threads, len(self.waiting)), self.stop, self.tell)
         self.tell()
 
-    def do_on_cluster(self, client: Client) -> None:
+    def do_on_cluster(self, client: Client, threads: int | None = None) -> None:
         """Let the workers of a cluster play, a policy at a time each; the table goes to every worker once."""
+        if threads is not None:
+            raise InvalidArgument(
+                f"threads must be left out with a client, whose workers play, got {threads}"
+            )
         from kalmanbandits.cluster.crew import Crew
         from kalmanbandits.cluster.opening import check_client
         from kalmanbandits.cluster.order import Order, World
 
-        names = [self.tasks.get() for _ in self.policies]
         run = fingerprint([platform.node(), os.getpid(), time.time_ns()])[:16]
         worlds = [World(self.table.judged, self.policies)]
         order = Order.of(f"kalmanbandits-{run}", worlds, "cpu", self.table)
-        tasks = ((name, (name, self.policies[name], self.wanted[name])) for name in names)
+        tasks = ((name, (name, self.policies[name], self.wanted[name])) for name in self.waiting)
         with Crew(check_client(client), order) as crew:
 
             def watch() -> None:
                 crew.tell(self.progress)
                 self.tell()
 
-            for (name, _, wanted), played in crew.compute(play_task, tasks, watch):
-                self.played[name], self.done[name] = played, wanted
+            for (name, _, _), played in crew.compute(play_task, tasks, watch):
+                self.note(name, played)
 
     def tell(self) -> None:
         """Rounds done, of rounds wanted."""
@@ -194,10 +205,19 @@ class _Work:
         """One thread: a policy after the other."""
         while not self.stop.is_set():
             try:
-                name = self.tasks.get_nowait()
-            except queue.Empty:
+                name = self.waiting.popleft()
+            except IndexError:
                 return
-            self.played[name] = self.play(name, self.policies[name])
+            self.note(name, self.play(name, self.policies[name]))
+
+    def note(self, name: str, played: Played) -> None:
+        """All runs of a policy are played."""
+        self.played[name], self.done[name] = played, self.wanted[name]
+
+    def result(self) -> Backtest:
+        """Judge what was earned, once all have played."""
+        whole, _, seed = self.table
+        return judge(whole, self.fitted, self.policies, self.played, seed, self.left_out)
 
     def play(self, name: str, policy: Policy) -> Played:
         """All runs of a policy."""
@@ -209,9 +229,7 @@ class _Work:
         def count(runs: int) -> None:
             self.done[name] = runs
 
-        played = play_policy(self.table, policy, self.wanted[name], watch, count)
-        count(self.wanted[name])
-        return played
+        return play_policy(self.table, policy, self.wanted[name], watch, count)
 
 
 def play_task(table: object, task: tuple[str, Policy, int]) -> Played:
@@ -235,11 +253,10 @@ def play_policy(
     earned, missing, runs = np.zeros(T), 0, 0
     first: Any = None
     for run in range(wanted):
-        result = simulate(
-            source, {"it": policy}, runs=1, first_run=run, seed=table.seed, checkpoints=1,
-            trace=True, threads=1, progress=watch,
-        )  # fmt: skip
-        choices = result["choice"].values[0, 0, -T:]
+        batch = one_run(source, policy, run, table.seed)
+        kept = KeptRuns(batch)
+        play_on_cpu(batch, kept, 1, watch)
+        choices = kept.sheet.choice[0, 0, -T:]
         if run == 1 and np.array_equal(choices, first):
             break
         first = choices if first is None else first
@@ -248,3 +265,9 @@ def play_policy(
         runs = run + 1
         count(runs)
     return Played(earned / runs, first, missing / runs, runs)
+
+
+def one_run(replay: Replay, policy: Policy, run: int, seed: int) -> Batch:
+    """One run of a policy over a table, of which every choice is kept."""
+    end = np.array([replay.rounds], np.int64)
+    return Batch(replay, ("it",), (policy,), replay.rounds, range(run, run + 1), seed, end, trace=True)

@@ -105,7 +105,8 @@ def backtest(
 
 def play(replay: Any, origin: Any, folder: Path, title: str, options: dict[str, Any]) -> None:
     """Let the policies play, print what came of it, and write the report."""
-    from kalmanbandits.backtesting import backtest, line_up, recommend, train
+    from kalmanbandits.backtesting import line_up, recommend, train
+    from kalmanbandits.backtesting.play import prepare
     from kalmanbandits.backtesting.recommendation import left_out_line, lines
     from kalmanbandits.backtesting.report import write_backtest
     from kalmanbandits.backtesting.stretches import span
@@ -121,24 +122,18 @@ def play(replay: Any, origin: Any, folder: Path, title: str, options: dict[str, 
     if trained is not None:
         click.echo(f"fitted to the first {trained.rows} rows: dimension {trained.dimension}", err=True)
     found = line_up(replay, split(options["policies"]), None if trained is None else trained.system)
-    here = options["cluster"] is None
     threads = options["jobs"] or available_cores()
-    with (
-        client_of(options["cluster"]) as client,
-        Reporter(sys.stderr) as reporter,
-        Ahead(found.policies, threads if here else 1, reporter) as ahead,
-    ):
-        result = backtest(
-            replay,
-            found.policies,
-            runs=options["runs"],
-            seed=options["seed"],
-            threads=threads if here else options["jobs"],
-            progress=ahead.tell if here else reporter,
-            client=client,
-            left_out=found.left_out,
-            fitted=0 if trained is None else trained.rows,
-        )
+    with client_of(options["cluster"]) as client, Reporter(sys.stderr) as reporter:
+        work = prepare(
+            replay, found.policies, options["runs"], options["seed"], reporter, found.left_out,
+            0 if trained is None else trained.rows,
+        )  # fmt: skip
+        if client is None:
+            with Ahead(work, threads) as ahead:
+                ahead.do()
+        else:
+            work.do_on_cluster(client, options["jobs"])
+    result = work.result()
     click.echo("\n".join(lines(result)))
     if result.left_out:
         click.echo(left_out_line(result), err=True)

@@ -83,13 +83,17 @@ class Reporter:
 
     @staticmethod
     def line(done: int, total: int, rate: float) -> str:
-        """Rounds done, rate, time left.
+        """Rounds done, rate, time left; the latter two where there is a rate yet.
 
         >>> Reporter.line(250_000_000, 1_000_000_000, 5e6)
         '250 M of 1.0 G rounds  5.0 M rounds/s  0:02:30 left'
+        >>> Reporter.line(400, 400, 0.0)
+        '400 of 400 rounds'
         """
-        left = clock((total - done) / max(rate, 1e-9)) if rate > 0 or done == total else "?"
-        return f"{short(done)} of {short(total)} rounds  {short(rate)} rounds/s  {left} left"
+        so_far = f"{short(done)} of {short(total)} rounds"
+        return (
+            f"{so_far}  {short(rate)} rounds/s  {clock((total - done) / rate)} left" if rate > 0 else so_far
+        )
 
     def _draw(self, done: int, total: int, line: str) -> None:
         if self._bar is None:

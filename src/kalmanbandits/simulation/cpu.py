@@ -7,10 +7,11 @@ import threading
 
 import numpy as np
 
+from kalmanbandits.compilation import is_kept
 from kalmanbandits.errors import Array
 from kalmanbandits.policies.spec import Memory
 from kalmanbandits.pool import run_threads
-from kalmanbandits.simulation.batch import Batch, Kept, Sheet
+from kalmanbandits.simulation.batch import Batch, Kept, KeptRuns, Sheet
 from kalmanbandits.simulation.environment import trajectory
 from kalmanbandits.simulation.progress import Progress, announce
 from kalmanbandits.simulation.rounds import Measures, play_block, write_measures
@@ -48,6 +49,20 @@ def play_on_cpu(batch: Batch, kept: Kept, threads: int, progress: Progress | Non
         threads within a block.
     """
     _Game(batch, kept).play(threads, progress)
+
+
+def compile_rounds(batch: Batch) -> None:
+    """Compile the rounds of a simulation, or load their machine code, without playing any."""
+    _Worker(_Game(batch, KeptRuns(batch))).compile(None)
+
+
+def rounds_are_kept(batch: Batch) -> bool:
+    """Whether the machine code of the rounds of all its policies is on disk."""
+    worker, key = _Worker(_Game(batch, KeptRuns(batch))), stream_key(batch.seed)
+    target, block = (batch.blank_sheet(1), 0), worker.trajectory.block(key, 0, 0)
+    return all(
+        is_kept(play_block, *worker.arguments(p, target, key, 0, *block)) for p in range(len(batch.specs))
+    )
 
 
 class _Game:
@@ -170,16 +185,23 @@ class _Worker:
         noise: Array,
     ) -> int:
         """Let policy `p` play some rounds; how many it played before it asked for attention."""
+        played: int = play_block(*self.arguments(p, target, key, first, means, best, noise))
+        if played < 0:
+            self.batch.specs[p].attend(self.memories[p])
+        return abs(played)
+
+    def arguments(
+        self, p: int, target: tuple[Sheet, int], key: np.uint64, first: int, *block: Array
+    ) -> tuple[object, ...]:
+        """What the kernel gets, for rounds whose means, best means and noises are `block`."""
         (sheet, row), measures = target, self.measures[p]
-        played: int = play_block(
+        return (
             self.memories[p],
             self.scores,
             self.available,
             key,
             first,
-            means,
-            best,
-            noise,
+            *block,
             self.batch.checkpoints,
             measures.totals,
             measures.pulls,
@@ -188,6 +210,3 @@ class _Worker:
             sheet.choice[p, row],
             sheet.received[p, row],
         )
-        if played < 0:
-            self.batch.specs[p].attend(self.memories[p])
-        return abs(played)

@@ -2,7 +2,7 @@
 
 In a CSV file a cell that is empty, or says NA, N/A, NaN, null or None, is a reward that never came. The
 first row is a header if one of its cells is not a number. Cells are separated by comma, semicolon or tab,
-whichever fits the first lines best.
+whichever fits the first lines best. Where it is not a comma, decimals may be written with one.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import array
 import csv
 import io
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from kalmanbandits.errors import InvalidArgument, shown
 from kalmanbandits.systems.table_bytes import read_unchanged
 from kalmanbandits.systems.table_index import TableError, from_text
 from kalmanbandits.systems.tables import (
+    DECIMAL_COMMA,
     MOST_CELLS,
     Table,
     Wanted,
@@ -37,6 +39,7 @@ ON_OR_OFF = {"1": 1.0, "0": 0.0, "true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
 OTHERS = {"|": "bar", ":": "colon", " ": "space"}  # seen in files, and not taken for a delimiter
 PARQUET, FEATHER, OLD_FEATHER, ZIP, GZIP = b"PAR1", b"ARROW1", b"FEA1", b"PK\x03\x04", b"\x1f\x8b"
+THOUSANDS = re.compile(r"[+-]?\d{1,3},\d{3}")
 SAMPLE = 20  # lines by which the delimiter is told
 
 Series = Sequence[tuple[str, Any]]  # names and cells of columns
@@ -74,15 +77,14 @@ def read_series(path: Path, delimiter: str | None) -> Series:
     if _is_arrow(path, content):
         return _arrow_series(path, content)
     text = _decoded(str(path), content)
-    rows = _rows(
-        str(path), text, _delimiter(str(path), text) if delimiter is None else one_character(delimiter)
-    )
+    separator = _delimiter(str(path), text) if delimiter is None else one_character(delimiter)
+    rows, commas = _rows(str(path), text, separator), has_decimal_commas(text, separator)
     _, first = _first_row(str(path), rows)
     columns: list[list[str]] = [[] for _ in first]
     for line, cells in rows:
         _check_width(str(path), line, cells, len(first))
         for column, cell in zip(columns, cells, strict=True):
-            column.append(cell.strip())
+            column.append(with_point(cell.strip()) if commas else cell.strip())
     return [(name.strip(), column) for name, column in zip(first, columns, strict=True)]
 
 
@@ -159,6 +161,8 @@ def _from_csv(
     text = _decoded(name, content)
     separator = _delimiter(name, text) if delimiter is None else one_character(delimiter)
     rows = _rows(name, text, separator)
+    if has_decimal_commas(text, separator):
+        rows = ((line, [with_point(cell) for cell in cells]) for line, cells in rows)
     line, first = _first_row(name, rows)
     width = len(first)
     if header is None:
@@ -267,6 +271,31 @@ def number_in(cell: str) -> float | None:
         return math.nan if cell.strip().lower() in MISSING else None
 
 
+def has_decimal_commas(text: str, separator: str) -> bool:
+    """Whether decimals have a comma: where cells are separated by another, and no number has a point.
+
+    Not where every comma has one to three digits before it and three after: those may be thousands.
+
+    >>> has_decimal_commas("1,5;2", ";"), has_decimal_commas("1,5;2.5", ";"), has_decimal_commas("1,500", ";")
+    (True, False, False)
+    """
+    if separator == "," or "," not in text:
+        return False
+    cell = rf"""(?:^|{re.escape(separator)})[ "]*([+-]?{{}})[ "]*(?={re.escape(separator)}|\r?$)"""
+    points = re.search(cell.format(r"\d*\.\d+(?:[eE][+-]?\d+)?"), text, re.MULTILINE)
+    commas = re.finditer(cell.format(r"\d*,\d+(?:[eE][+-]?\d+)?"), text, re.MULTILINE)
+    return not points and any(not THOUSANDS.fullmatch(found[1]) for found in commas)
+
+
+def with_point(cell: str) -> str:
+    """A cell whose decimals have a comma, with a point instead; any other as it is.
+
+    >>> with_point("-1,5"), with_point("Paris, France")
+    ('-1.5', 'Paris, France')
+    """
+    return cell.replace(",", ".") if DECIMAL_COMMA.fullmatch(cell) else cell
+
+
 def one_character(delimiter: str) -> str:
     """A delimiter, if it can be one."""
     if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
@@ -279,7 +308,7 @@ def _delimiter(name: str, text: str) -> str:
     lines = [line.rstrip("\n") for line in io.StringIO(text[:100_000], newline=None) if line.strip()][:SAMPLE]
     best, most = "", (0, 0)
     for candidate in DELIMITERS:
-        cells = [line.split(candidate) for line in lines]
+        cells = [[with_point(cell) for cell in line.split(candidate)] for line in lines]
         if len(cells[0]) > 1:
             even = sum(len(row) == len(cells[0]) for row in cells)
             numbers = sum(all(number_in(cell) is not None for cell in row) for row in cells)

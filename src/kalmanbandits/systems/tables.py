@@ -22,7 +22,7 @@ from kalmanbandits.systems.table_index import (
     looks_like_date,
 )
 
-DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+\s*")
+DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+(?:[eE][+-]?\d+)?\s*")
 MOST_CELLS = 200_000_000  # 1.6 GB
 
 
