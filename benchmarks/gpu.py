@@ -34,7 +34,7 @@ from kalmanbandits.policies import POLICIES
 from kalmanbandits.simulation.batch import Batch
 from kalmanbandits.simulation.gpu_compiler import cuda
 from kalmanbandits.simulation.gpu_groups import group_policies
-from kalmanbandits.simulation.gpu_lane import Lane
+from kalmanbandits.simulation.gpu_lane import Lane, Uploaded
 from kalmanbandits.simulation.simulate import simulate_together
 
 HERE = Path(__file__).parent
@@ -137,8 +137,9 @@ def kernel(name: str, spec: Any, precision: str, rounds: int = 10_000) -> dict[s
     groups = group_policies([batch], precision)
     compiled = next(iter(groups[0].compiled(None).overloads.values()))
     compilation = time.perf_counter() - began
-    lane = Lane(groups, FULL, concurrent.futures.ThreadPoolExecutor(1), threading.Event())
-    memory = lane.carve(groups[0], FULL)
+    writers, uploaded = concurrent.futures.ThreadPoolExecutor(1), Uploaded.of(groups)
+    lane = Lane(groups, uploaded, FULL, writers, threading.Event())
+    memory = lane.room.carve(groups[0], FULL)
     memory["owners"].copy_to_device(np.zeros(FULL, np.int32))
     memory["keys"].copy_to_device(np.arange(FULL, dtype=np.uint64))
     seconds, _ = best_of(lambda: lane.play_rounds(0, memory, FULL), 3)

@@ -1,42 +1,36 @@
 """A lane: a thread of the host that plays shares of the runs on a GPU and fetches their measures.
 
-A launch plays a slice of the rounds, a twentieth of a second long, and memories are laid aside in between:
-the lanes of a GPU take turns, progress is known, and Ctrl-C works. After the last round one launch adds up
-what the checkpoints hold, in the layout of the dataset; the rows are copied to the host through a pinned
-buffer.
+A launch plays a slice of the rounds, a fiftieth of a second long, and memories are laid aside in between: the
+lanes of a GPU take turns, progress is known, and Ctrl-C works. Every quarter of the checkpoints a second
+kernel adds up what they hold, in the layout of the dataset; the rows are copied to the host through a pinned
+buffer, in a stream of their own, while the next launch plays.
 """
 
 from __future__ import annotations
 
-import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from kalmanbandits.errors import Array
 from kalmanbandits.simulation.batch import Batch, Kept
 from kalmanbandits.simulation.gpu_compiler import cuda
 from kalmanbandits.simulation.gpu_groups import Group
 from kalmanbandits.simulation.gpu_kernel import compiled, compiled_finish
+from kalmanbandits.simulation.gpu_rooms import DeviceArray, Room, pinned_buffer, return_buffer
 from kalmanbandits.streams import stream_key
 
-SLICE = 0.05  # seconds of a launch, others between them included
+SLICE = 0.02  # seconds of a launch, others between them included
 FIRST = 1024  # rounds of the first launch, when nothing is known of its speed; a multiple of 4
-STAGING = 1 << 22  # words of 8 bytes of a pinned buffer
-ALIGNMENT = 256  # bytes
+PIECES = 4  # in which the checkpoints of a share are fetched
 PREFAULT = 4096  # runs
 
 Owners = np.ndarray[tuple[int], np.dtype[np.int32]]
 Keys = np.ndarray[tuple[int], np.dtype[np.uint64]]
-DeviceArray = Any  # numba-cuda has no types
-
-# Pinning memory takes longer than copying it: buffers are used again by later simulations of the process.
-_pinned: list[Array] = []
-_pinned_lock = threading.Lock()
+Words = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
 class Segment(NamedTuple):
@@ -56,6 +50,22 @@ class Rows(NamedTuple):
     first: int  # thread
 
 
+class Uploaded(NamedTuple):
+    """What all lanes of a GPU read: systems and first memories of each group, and the checkpoints."""
+
+    envs: list[DeviceArray]
+    fresh: list[DeviceArray]
+    points: DeviceArray
+
+    @classmethod
+    def of(cls, groups: Sequence[Group]) -> Uploaded:
+        """On the current GPU."""
+        envs, fresh = (
+            [cuda.to_device(getattr(group, name)) for group in groups] for name in ("envs", "fresh")
+        )
+        return cls(envs, fresh, cuda.to_device(groups[0].checkpoints))
+
+
 class Lane:
     """Plays shares of at most `most` runs on the current GPU, until `stop` is set.
 
@@ -63,16 +73,14 @@ class Lane:
     GPU takes to play.
     """
 
-    def __init__(self, groups: Sequence[Group], most: int, writers: Executor, stop: threading.Event) -> None:
-        self.groups, self.writers, self.stop = groups, writers, stop
+    def __init__(
+        self, groups: Sequence[Group], uploaded: Uploaded, most: int, writers: Executor, stop: threading.Event
+    ) -> None:
+        self.groups, self.uploaded, self.writers, self.stop = groups, uploaded, writers, stop
         self.done = 0  # rounds
         self.prefaults: list[Future[None]] = []
-        self.stream = cuda.stream()
-        size = max(group.bytes_per_run * most + 16 * ALIGNMENT for group in groups)
-        self.room = cuda.device_array(size, np.uint8)
-        self.envs = [cuda.to_device(group.envs, stream=self.stream) for group in groups]
-        self.fresh = [cuda.to_device(group.fresh, stream=self.stream) for group in groups]
-        self.points = cuda.to_device(groups[0].checkpoints, stream=self.stream)
+        self.stream, self.copies = cuda.stream(), cuda.stream()
+        self.room = Room(groups, most)
 
     def play(self, share: Sequence[Segment]) -> None:
         """Play these runs with every policy and hand in their measures."""
@@ -106,68 +114,92 @@ class Lane:
     def _play_group(self, number: int, rows: Sequence[Rows], owners: Owners, keys: Keys) -> None:
         """Play the threads of one group to the end and write their measures where they belong."""
         group, threads = self.groups[number], len(keys)
-        memory = self.carve(group, threads)
+        memory = self.room.carve(group, threads)
         memory["owners"].copy_to_device(owners, stream=self.stream)
         memory["keys"].copy_to_device(keys, stream=self.stream)
-        self.play_rounds(number, memory, threads)
-        if self.stop.is_set():
-            return
-        finish = compiled_finish(str(group.real))[-(-threads // 128), 128, self.stream]
-        finish(memory["sums"], memory["counts"], memory["rows"], memory["rows"].view(np.int64))
-        wait_for(self.prefaults)
-        self._copy_rows(rows, memory["rows"])
-        if group.trace:
+        points, fetched = group.checkpoints, 0
+        enough = -(-len(points) // PIECES)
+
+        def fetch(played: int) -> Callable[[], None] | None:
+            """Have the checkpoints of the rounds played so far added up; the result copies them."""
+            nonlocal fetched
+            begin, end = fetched, int(np.searchsorted(points, played, "right"))
+            if end - begin < enough and (end < len(points) or end == begin):
+                return None
+            fetched = end
+            measured = self._add_up(group, memory, threads, begin, end)
+            return lambda: self._copy_rows(rows, measured, begin, end)
+
+        self.play_rounds(number, memory, threads, fetch)
+        if group.trace and not self.stop.is_set():
             self._copy_traces(rows, memory["choices"], memory["rewards"])
 
-    def play_rounds(self, number: int, memory: dict[str, DeviceArray], threads: int) -> None:
-        """Launch after launch, until the last round is played."""
-        group = self.groups[number]
-        work = self.envs[number], self.fresh[number], memory["owners"], memory["keys"]
+    def play_rounds(
+        self,
+        number: int,
+        memory: dict[str, DeviceArray],
+        threads: int,
+        fetch: Callable[[int], Callable[[], None] | None] = lambda played: None,
+    ) -> None:
+        """Launch after launch, until the last round is played; `fetch(played)` is asked between them.
+
+        What it returns is called while the next launch plays.
+        """
+        group, shared = self.groups[number], self.uploaded
+        work = shared.envs[number], shared.fresh[number], memory["owners"], memory["keys"]
         measures = [memory[name] for name in ("states", "sums", "counts", "choices", "rewards")]
         launch = compiled(group.kind)[-(-threads // group.kind.block), group.kind.block, self.stream]
         first, length = 0, FIRST
         while first < group.rounds and not self.stop.is_set():
             last = min(first + length, group.rounds)
-            began = time.perf_counter()
-            launch(*work, first, last, memory["store"], self.points, *measures)
+            copy, began = fetch(first), time.perf_counter()
+            launch(*work, first, last, memory["store"], shared.points, *measures)
+            if copy:
+                copy()
             self.stream.synchronize()
             seconds = max(time.perf_counter() - began, 1e-6)
             self.done += threads * (last - first)
             # Launches begin at multiples of 4: so many rounds one block of deviates serves.
             length = 4 * int(min(SLICE / seconds, 16.0) * (last - first) / 4) or 4
             first = last
+        copy = None if self.stop.is_set() else fetch(first)
+        if copy:
+            copy()
 
-    def carve(self, group: Group, threads: int) -> dict[str, DeviceArray]:
-        """The arrays of a group, in the room that the lane has."""
-        found, begin = {}, 0
-        for name, (shape, kind) in group.arrays(threads).items():
-            size = math.prod(shape) * kind.itemsize
-            part = self.room[begin : begin + size].view(kind).reshape(shape) if size else None
-            found[name] = cuda.device_array((0,) * len(shape), kind) if part is None else part
-            begin += -(-size // ALIGNMENT) * ALIGNMENT
-        return found
+    def _add_up(
+        self, group: Group, memory: dict[str, DeviceArray], threads: int, begin: int, end: int
+    ) -> DeviceArray:
+        """Start the kernel that adds up some checkpoints, and have the copies wait for it."""
+        measured = self.room.rows(group, memory, threads, end - begin)
+        finish = compiled_finish(str(group.real))[-(-threads // 128), 128, self.stream]
+        finish(memory["sums"], memory["counts"], begin, end, measured, measured.view(np.int64))
+        ready = cuda.event()
+        ready.record(self.stream)
+        ready.wait(self.copies)
+        return measured
 
-    def _copy_rows(self, rows: Sequence[Rows], measured: DeviceArray) -> None:
-        """Copy the measures of all threads through a pinned buffer into the rows of their runs."""
+    def _copy_rows(self, rows: Sequence[Rows], measured: DeviceArray, begin: int, end: int) -> None:
+        """Copy some checkpoints of all threads through a pinned buffer into the rows of their runs."""
+        wait_for(self.prefaults)
         threads, words = measured.shape
-        buffer = _pinned_buffer(words)
+        buffer = pinned_buffer(words)
         step = buffer.size // words
-        most = -(-step // 4)  # rows that one writer writes
-        for begin in range(0, threads, step):
-            end = min(begin + step, threads)
-            part = buffer[: (end - begin) * words].reshape(end - begin, words)
-            measured[begin:end].copy_to_host(part, stream=self.stream)
-            self.stream.synchronize()
+        most = -(-min(step, threads) // 4)  # rows that one writer writes
+        for low in range(0, threads, step):
+            high = min(low + step, threads)
+            part = buffer[: (high - low) * words].reshape(high - low, words)
+            measured[low:high].copy_to_host(part, stream=self.copies)
+            self.copies.synchronize()
             written = []
             for segment, place, first in rows:
-                low, high = max(begin, first), min(end, first + segment.end - segment.begin)
-                for i in range(low, high, most):
-                    j = min(i + most, high)
+                bottom, top = max(low, first), min(high, first + segment.end - segment.begin)
+                for i in range(bottom, top, most):
+                    j = min(i + most, top)
                     runs = segment.begin + i - first, segment.begin + j - first
-                    some = part[i - begin : j - begin]
-                    written.append(self.writers.submit(_write, segment, place, runs, some))
+                    some = part[i - low : j - low]
+                    written.append(self.writers.submit(_write, segment, place, runs, slice(begin, end), some))
             wait_for(written)
-        _pinned.append(buffer)
+        return_buffer(buffer)
 
     def _copy_traces(self, rows: Sequence[Rows], choices: DeviceArray, rewards: DeviceArray) -> None:
         chosen = choices.copy_to_host(stream=self.stream)
@@ -185,24 +217,15 @@ def wait_for(tasks: Sequence[Future[None]]) -> None:
         task.result()
 
 
-def _pinned_buffer(words: int) -> Array:
-    """A buffer of at least so many words."""
-    with _pinned_lock:
-        for place, buffer in enumerate(_pinned):
-            if buffer.size >= words:
-                return _pinned.pop(place)
-    found: Array = cuda.pinned_array(max(STAGING, words))
-    return found
-
-
-def _write(segment: Segment, place: int, runs: tuple[int, int], words: Array) -> None:
+def _write(segment: Segment, place: int, runs: tuple[int, int], points: slice, words: Words) -> None:
     """Write rows as `gpu_kernel.make_finish` lays them out into the sheet of their runs."""
+    n = points.stop - points.start
     for begin, end in segment.kept.pieces(*runs):
         sheet, part = segment.kept.open(begin, end), words[begin - runs[0] : end - runs[0]]
-        points = sheet.regret.shape[2]
-        sheet.regret[place] = part[:, :points]
-        sheet.reward[place] = part[:, points : 2 * points]
-        sheet.prediction_error[place] = part[:, 2 * points : 3 * points]
-        sheet.pulls[place] = part.view(np.int64)[:, 3 * points :].reshape(end - begin, points, -1)
-        if not np.isfinite(part[:, points - 1 : 2 * points : points]).all():  # the last of regret and reward
+        sheet.regret[place, :, points] = part[:, :n]
+        sheet.reward[place, :, points] = part[:, n : 2 * n]
+        sheet.prediction_error[place, :, points] = part[:, 2 * n : 3 * n]
+        sheet.pulls[place, :, points] = part.view(np.int64)[:, 3 * n :].reshape(end - begin, n, -1)
+        last = part[:, n - 1 : 2 * n : n]  # of regret and reward
+        if points.stop == sheet.regret.shape[2] and not np.isfinite(last).all():
             segment.batch.check_finite(begin, sheet)
