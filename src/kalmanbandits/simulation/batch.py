@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
@@ -153,8 +154,21 @@ class KeptRuns:
 
     def __init__(self, batch: Batch) -> None:
         batch.check_room()
-        self.batch, self.sheet = batch, batch.blank_sheet(len(batch.runs))
-        self.most = sys.maxsize  # the room is taken already
+        self.batch, self.most = batch, sys.maxsize
+        self._sheet: Sheet | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def sheet(self) -> Sheet:
+        """The measures of all runs; the memory is taken when the first of them is written."""
+        with self._lock:
+            if self._sheet is None:
+                self._sheet = self.batch.blank_sheet(len(self.batch.runs))
+            return self._sheet
+
+    def forget(self) -> None:
+        """Give the memory back."""
+        self._sheet = None
 
     def pieces(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
         """All of them together."""
@@ -170,7 +184,8 @@ class KeptRuns:
 
     def prefault(self, begin: int, end: int) -> None:
         """Write zeros: memory is handed out when it is first written to, more slowly than it is copied."""
-        for array in (self.sheet.regret, self.sheet.reward, self.sheet.prediction_error, self.sheet.pulls):
+        sheet = self.sheet
+        for array in (sheet.regret, sheet.reward, sheet.prediction_error, sheet.pulls):
             array[:, begin:end] = 0
 
     def close(self, begin: int, end: int) -> None:

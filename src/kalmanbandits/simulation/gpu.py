@@ -34,7 +34,7 @@ from kalmanbandits.simulation.moments import PANEL
 from kalmanbandits.simulation.progress import Progress, announce
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
-LANES = 3  # of each GPU
+LANES = 5  # of each GPU
 WRITERS = 12  # threads per GPU that write results to the memory of the host, where it has so many cores
 MOST = 1 << 16  # runs of a share: together the lanes fill a GPU, and the last one is copied soon
 ROOM = 0.8  # the share of a GPU's free memory that may be taken

@@ -192,28 +192,25 @@ def make_kernel(play: Source, kind: Kind) -> Source:
 
 
 def make_finish() -> Source:
-    """The kernel that adds up the sums of each thread: its measures at checkpoints `begin` … `end` − 1.
+    """The kernel that adds up the sums of each thread: regret, reward, prediction error and pulls in one row.
 
-    Regret, reward, prediction error and pulls in one row: `reals` and `wholes` are the same memory,
-    (threads, (3 + k) · (end − begin)) words of 8 bytes.
+    `reals` and `wholes` are the same memory, (threads, (3 + k) · checkpoints) words of 8 bytes.
     """
 
-    def finish(sums: Any, counts: Any, begin: Any, end: Any, reals: Any, wholes: Any) -> None:
+    def finish(sums: Any, counts: Any, reals: Any, wholes: Any) -> None:
         i = cuda.grid(1)
         if i < reals.shape[0]:
-            n, k = end - begin, counts.shape[2] - 1
+            points, k = counts.shape[1] - 1, counts.shape[2] - 1
             regret, total, squares, predicted = 0.0, 0.0, 0.0, 0
-            for c in range(end):
+            for c in range(points):
                 regret += sums[i, c, 0]
                 total += sums[i, c, 1]
                 squares += sums[i, c, 2]
                 predicted += counts[i, c, 0]
-                if c >= begin:
-                    j = c - begin
-                    reals[i, j], reals[i, n + j] = regret, total
-                    reals[i, 2 * n + j] = math.sqrt(squares / predicted) if predicted > 0 else math.nan
-                    for a in range(k):
-                        wholes[i, 3 * n + j * k + a] = counts[i, c, a + 1]
+                reals[i, c], reals[i, points + c] = regret, total
+                reals[i, 2 * points + c] = math.sqrt(squares / predicted) if predicted > 0 else math.nan
+                for a in range(k):
+                    wholes[i, 3 * points + c * k + a] = counts[i, c, a + 1]
 
     return finish
 
@@ -236,8 +233,7 @@ def signature(env_type: np.dtype[np.void], precision: str) -> Signature:
 def finish_signature(precision: str) -> Signature:
     """The types of the arguments of the kernel that adds up."""
     sums, counts = block_type(precision, 3), block_type(np.int32, 3)
-    rows = block_type(np.float64, 2), block_type(np.int64, 2)
-    return types.void(sums, counts, types.int64, types.int64, *rows)
+    return types.void(sums, counts, block_type(np.float64, 2), block_type(np.int64, 2))
 
 
 class Kind(NamedTuple):

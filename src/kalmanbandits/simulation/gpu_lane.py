@@ -1,21 +1,22 @@
 """A lane: a thread of the host that plays shares of the runs on a GPU and fetches their measures.
 
 A launch plays a slice of the rounds, a fiftieth of a second long, and memories are laid aside in between: the
-lanes of a GPU take turns, progress is known, and Ctrl-C works. Every quarter of the checkpoints a second
-kernel adds up what they hold, in the layout of the dataset; the rows are copied to the host through a pinned
-buffer, in a stream of their own, while the next launch plays.
+lanes of a GPU take turns, progress is known, and Ctrl-C works. After the last round one launch adds up what
+the checkpoints hold, in the layout of the dataset; the rows are copied to the host through a pinned buffer.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor, Future
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from kalmanbandits.compilation import entry
 from kalmanbandits.simulation.batch import Batch, Kept
 from kalmanbandits.simulation.gpu_compiler import cuda
 from kalmanbandits.simulation.gpu_groups import Group
@@ -25,8 +26,8 @@ from kalmanbandits.streams import stream_key
 
 SLICE = 0.02  # seconds of a launch, others between them included
 FIRST = 1024  # rounds of the first launch, when nothing is known of its speed; a multiple of 4
-PIECES = 4  # in which the checkpoints of a share are fetched
 PREFAULT = 4096  # runs
+WRITTEN = 4  # parts in which a buffer is written to the memory of the host: more wait for Python's lock
 
 Owners = np.ndarray[tuple[int], np.dtype[np.int32]]
 Keys = np.ndarray[tuple[int], np.dtype[np.uint64]]
@@ -79,17 +80,11 @@ class Lane:
         self.groups, self.uploaded, self.writers, self.stop = groups, uploaded, writers, stop
         self.done = 0  # rounds
         self.prefaults: list[Future[None]] = []
-        self.stream, self.copies = cuda.stream(), cuda.stream()
+        self.stream = cuda.stream()
         self.room = Room(groups, most)
 
     def play(self, share: Sequence[Segment]) -> None:
         """Play these runs with every policy and hand in their measures."""
-        if self.done == 0:  # the writers have nothing to write yet
-            self.prefaults = [
-                self.writers.submit(segment.kept.prefault, begin, min(begin + PREFAULT, segment.end))
-                for segment in share
-                for begin in range(segment.begin, segment.end, PREFAULT)
-            ]
         for number, group in enumerate(self.groups):
             rows, owners, keys, threads = [], [], [], 0
             for segment in share:
@@ -117,34 +112,20 @@ class Lane:
         memory = self.room.carve(group, threads)
         memory["owners"].copy_to_device(owners, stream=self.stream)
         memory["keys"].copy_to_device(keys, stream=self.stream)
-        points, fetched = group.checkpoints, 0
-        enough = -(-len(points) // PIECES)
-
-        def fetch(played: int) -> Callable[[], None] | None:
-            """Have the checkpoints of the rounds played so far added up; the result copies them."""
-            nonlocal fetched
-            begin, end = fetched, int(np.searchsorted(points, played, "right"))
-            if end - begin < enough and (end < len(points) or end == begin):
-                return None
-            fetched = end
-            measured = self._add_up(group, memory, threads, begin, end)
-            return lambda: self._copy_rows(rows, measured, begin, end)
-
-        self.play_rounds(number, memory, threads, fetch)
-        if group.trace and not self.stop.is_set():
+        self.play_rounds(number, memory, threads, rows)
+        if self.stop.is_set():
+            return
+        finish = compiled_finish(str(group.real))[-(-threads // 128), 128, self.stream]
+        finish(memory["sums"], memory["counts"], memory["rows"], memory["rows"].view(np.int64))
+        wait_for(self.prefaults)
+        self._copy_rows(rows, memory["rows"])
+        if group.trace:
             self._copy_traces(rows, memory["choices"], memory["rewards"])
 
     def play_rounds(
-        self,
-        number: int,
-        memory: dict[str, DeviceArray],
-        threads: int,
-        fetch: Callable[[int], Callable[[], None] | None] = lambda played: None,
+        self, number: int, memory: dict[str, DeviceArray], threads: int, rows: Sequence[Rows] = ()
     ) -> None:
-        """Launch after launch, until the last round is played; `fetch(played)` is asked between them.
-
-        What it returns is called while the next launch plays.
-        """
+        """Launch after launch, until the last round is played; memory for `rows` is prepared meanwhile."""
         group, shared = self.groups[number], self.uploaded
         work = shared.envs[number], shared.fresh[number], memory["owners"], memory["keys"]
         measures = [memory[name] for name in ("states", "sums", "counts", "choices", "rewards")]
@@ -152,52 +133,40 @@ class Lane:
         first, length = 0, FIRST
         while first < group.rounds and not self.stop.is_set():
             last = min(first + length, group.rounds)
-            copy, began = fetch(first), time.perf_counter()
+            began = time.perf_counter()
             launch(*work, first, last, memory["store"], shared.points, *measures)
-            if copy:
-                copy()
+            if self.done == 0:  # the writers have nothing to write yet
+                self.prefaults = [
+                    self.writers.submit(segment.kept.prefault, begin, min(begin + PREFAULT, segment.end))
+                    for segment in {id(row.segment): row.segment for row in rows}.values()
+                    for begin in range(segment.begin, segment.end, PREFAULT)
+                ]
             self.stream.synchronize()
             seconds = max(time.perf_counter() - began, 1e-6)
             self.done += threads * (last - first)
             # Launches begin at multiples of 4: so many rounds one block of deviates serves.
             length = 4 * int(min(SLICE / seconds, 16.0) * (last - first) / 4) or 4
             first = last
-        copy = None if self.stop.is_set() else fetch(first)
-        if copy:
-            copy()
 
-    def _add_up(
-        self, group: Group, memory: dict[str, DeviceArray], threads: int, begin: int, end: int
-    ) -> DeviceArray:
-        """Start the kernel that adds up some checkpoints, and have the copies wait for it."""
-        measured = self.room.rows(group, memory, threads, end - begin)
-        finish = compiled_finish(str(group.real))[-(-threads // 128), 128, self.stream]
-        finish(memory["sums"], memory["counts"], begin, end, measured, measured.view(np.int64))
-        ready = cuda.event()
-        ready.record(self.stream)
-        ready.wait(self.copies)
-        return measured
-
-    def _copy_rows(self, rows: Sequence[Rows], measured: DeviceArray, begin: int, end: int) -> None:
-        """Copy some checkpoints of all threads through a pinned buffer into the rows of their runs."""
-        wait_for(self.prefaults)
+    def _copy_rows(self, rows: Sequence[Rows], measured: DeviceArray) -> None:
+        """Copy the measures of all threads through a pinned buffer into the rows of their runs."""
         threads, words = measured.shape
         buffer = pinned_buffer(words)
         step = buffer.size // words
-        most = -(-min(step, threads) // 4)  # rows that one writer writes
-        for low in range(0, threads, step):
-            high = min(low + step, threads)
-            part = buffer[: (high - low) * words].reshape(high - low, words)
-            measured[low:high].copy_to_host(part, stream=self.copies)
-            self.copies.synchronize()
+        for begin in range(0, threads, step):
+            end = min(begin + step, threads)
+            part = buffer[: (end - begin) * words].reshape(end - begin, words)
+            measured[begin:end].copy_to_host(part, stream=self.stream)
+            self.stream.synchronize()
+            most = -(-(end - begin) // WRITTEN)  # rows that one writer writes
             written = []
             for segment, place, first in rows:
-                bottom, top = max(low, first), min(high, first + segment.end - segment.begin)
-                for i in range(bottom, top, most):
-                    j = min(i + most, top)
+                low, high = max(begin, first), min(end, first + segment.end - segment.begin)
+                for i in range(low, high, most):
+                    j = min(i + most, high)
                     runs = segment.begin + i - first, segment.begin + j - first
-                    some = part[i - low : j - low]
-                    written.append(self.writers.submit(_write, segment, place, runs, slice(begin, end), some))
+                    some = part[i - begin : j - begin]
+                    written.append(self.writers.submit(_write, segment, place, runs, some))
             wait_for(written)
         return_buffer(buffer)
 
@@ -217,15 +186,29 @@ def wait_for(tasks: Sequence[Future[None]]) -> None:
         task.result()
 
 
-def _write(segment: Segment, place: int, runs: tuple[int, int], points: slice, words: Words) -> None:
+def _write(segment: Segment, place: int, runs: tuple[int, int], words: Words) -> None:
     """Write rows as `gpu_kernel.make_finish` lays them out into the sheet of their runs."""
-    n = points.stop - points.start
     for begin, end in segment.kept.pieces(*runs):
         sheet, part = segment.kept.open(begin, end), words[begin - runs[0] : end - runs[0]]
-        sheet.regret[place, :, points] = part[:, :n]
-        sheet.reward[place, :, points] = part[:, n : 2 * n]
-        sheet.prediction_error[place, :, points] = part[:, 2 * n : 3 * n]
-        sheet.pulls[place, :, points] = part.view(np.int64)[:, 3 * n :].reshape(end - begin, n, -1)
-        last = part[:, n - 1 : 2 * n : n]  # of regret and reward
-        if points.stop == sheet.regret.shape[2] and not np.isfinite(last).all():
+        reals = sheet.regret[place], sheet.reward[place], sheet.prediction_error[place]
+        if not spread_rows(part, part.view(np.int64), *reals, sheet.pulls[place]):
             segment.batch.check_finite(begin, sheet)
+
+
+@entry
+def spread_rows(reals: Any, wholes: Any, regret: Any, reward: Any, error: Any, pulls: Any) -> Any:
+    """Write each row's words to where they belong; returns whether regret and reward are finite at the end.
+
+    Compiled, so that writers do not wait for Python's lock between two arrays.
+    """
+    n, k = pulls.shape[1:]
+    finite = True
+    for r in range(reals.shape[0]):
+        for c in range(n):
+            regret[r, c] = reals[r, c]
+            reward[r, c] = reals[r, n + c]
+            error[r, c] = reals[r, 2 * n + c]
+            for a in range(k):
+                pulls[r, c, a] = wholes[r, 3 * n + c * k + a]
+        finite = finite and math.isfinite(reals[r, n - 1]) and math.isfinite(reals[r, 2 * n - 1])
+    return finite

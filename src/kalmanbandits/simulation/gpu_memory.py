@@ -7,8 +7,8 @@ names, at the end of the record. Kernels see one memory: `two_parts(often, seldo
 
 from __future__ import annotations
 
+import functools
 import importlib
-from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,8 @@ def word_type(precision: str) -> np.dtype[np.uint64] | np.dtype[np.uint32]:
     return np.dtype(np.uint64) if precision == "float64" else np.dtype(np.uint32)
 
 
-def gpu_dtype(dtype: np.dtype[np.void], precision: str, seldom: Collection[str] = ()) -> np.dtype[np.void]:
+@functools.cache
+def gpu_dtype(dtype: np.dtype[np.void], precision: str, seldom: tuple[str, ...] = ()) -> np.dtype[np.void]:
     """The type of a record on the GPU: integers take 4 bytes, and so do all numbers in single precision.
 
     Behind the first field, the kernel's name, integers come first and the fields of `seldom` last. A policy
@@ -58,13 +59,13 @@ def parts(dtype: np.dtype[np.void], words: int, word: int) -> tuple[np.dtype[np.
     return np.dtype(often, align=True), np.dtype(rest, align=True)
 
 
-def words_apart(dtype: np.dtype[np.void], seldom: Collection[str], word: int) -> int:
+def words_apart(dtype: np.dtype[np.void], seldom: tuple[str, ...], word: int) -> int:
     """How many words at the end of a record the fields of `seldom` take."""
     begins = [place for name, (_, place, *_) in (dtype.fields or {}).items() if name in seldom]
     return (dtype.itemsize - min(begins)) // word if begins else 0
 
 
-def gpu_record(record: Memory, precision: str, seldom: Collection[str] = ()) -> Memory:
+def gpu_record(record: Memory, precision: str, seldom: tuple[str, ...] = ()) -> Memory:
     """A record (an array of one) as the GPU has it."""
     result: Memory = np.zeros(1, gpu_dtype(record.dtype, precision, seldom))
     for name in record.dtype.names or ():

@@ -56,12 +56,6 @@ class Room:
             begin += -(-size // ALIGNMENT) * ALIGNMENT
         return found
 
-    @staticmethod
-    def rows(group: Group, memory: dict[str, DeviceArray], threads: int, points: int) -> DeviceArray:
-        """Rows for so many checkpoints, in the place of those for all."""
-        words = group.row // len(group.checkpoints) * points
-        return memory["rows"].ravel()[: threads * words].reshape(threads, words)
-
 
 def kept_bytes(gpu: int) -> int:
     """How much of a GPU's memory is kept for later."""

@@ -8,7 +8,6 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING
@@ -25,8 +24,9 @@ from kalmanbandits.errors import (
     whole,
 )
 from kalmanbandits.pool import run_threads
+from kalmanbandits.simulation.batch import Batch, KeptRuns, Sheet
 from kalmanbandits.simulation.cpu import available_cores
-from kalmanbandits.simulation.simulate import BACKENDS, World, simulate, simulate_together
+from kalmanbandits.simulation.simulate import BACKENDS, World, play_together, simulate
 from kalmanbandits.studies.document.spec import Study
 from kalmanbandits.studies.store.drafts import Draft, Piece
 from kalmanbandits.studies.store.layout import Chunk, Values
@@ -169,7 +169,7 @@ def run_study(
                 store.close(time.monotonic() - began)
             raise
         store.close(time.monotonic() - began)
-    return Results.open(place)
+    return Results(store)
 
 
 def _check_cluster(client: Client | None, shared_folder: bool, jobs: int | None) -> None:
@@ -295,11 +295,14 @@ class _Work:
 
 
 class _GpuWork(_Work):
-    """The same on a GPU: as many chunks at once as fill it, from one thread; several write."""
+    """The same on a GPU: as many chunks at once as fill it, from one thread.
+
+    A chunk is put on disk as soon as its last run is done, by the threads that take in what the GPU sends,
+    while the others are played.
+    """
 
     def __init__(self, store: Store, shard: Shard, workers: int) -> None:
         super().__init__(store, shard, 1)
-        self.writers = workers
 
     def take(self) -> list[Chunk]:
         """So many of the next chunks."""
@@ -310,17 +313,52 @@ class _GpuWork(_Work):
             runs += sum(len(self.store.layout(chunk.cell).runs(chunk)) for chunk in some)
         return chunks
 
-    def keep(self, drafts: Sequence[Draft]) -> None:
-        """Put what was played on disk, by several threads: most of it is waiting for the disk."""
-        with ThreadPoolExecutor(self.writers) as pool:
-            for _ in pool.map(lambda draft: super(_GpuWork, self).keep([draft]), drafts):
-                pass
+    def work(self) -> None:
+        """Many chunks after the other."""
+        try:
+            while chunks := self.take():
+                self.play([self.store.draft(chunk) for chunk in chunks])
+        except _Stopped:
+            pass
 
     def play(self, drafts: Sequence[Draft]) -> None:
         """Play what is missing of all drafts together."""
         study, watch = self.study, self.watch(drafts[0].chunk)
         pieces = [(draft, piece) for draft in drafts for piece in draft.missing()]
         worlds = [self.world(draft, piece) for draft, piece in pieces]
-        results = simulate_together(worlds, study.rounds, study.seed, study.checkpoints, watch)
-        for (draft, piece), result in zip(pieces, results, strict=True):
-            draft.put(piece, self.measures(result))
+
+        def keeping(place: int, batch: Batch) -> _KeptPiece:
+            return _KeptPiece(batch, lambda sheet: self.take_in(*pieces[place], sheet))
+
+        play_together(worlds, study.rounds, study.seed, study.checkpoints, keeping, watch)
+        with self.counting:
+            self.under_way.clear()
+            self.done += sum(self.rounds(draft.chunk) for draft in drafts)
+
+    def take_in(self, draft: Draft, piece: Piece, sheet: Sheet) -> None:
+        """Put a chunk on disk when the last of its pieces is there."""
+        with self.counting:
+            draft.put(piece, {measure: getattr(sheet, measure) for measure in self.study.measures})
+        if draft.have.all():
+            self.store.write(draft.chunk, draft.values)
+            draft.forget()
+
+
+class _KeptPiece(KeptRuns):
+    """The runs of a piece, which are handed on when all of them are closed."""
+
+    def __init__(self, batch: Batch, done: Callable[[Sheet], None]) -> None:
+        super().__init__(batch)
+        self.left, self.done, self.counting = len(batch.runs), done, threading.Lock()
+
+    def close(self, begin: int, end: int) -> None:
+        """Count, and hand on."""
+        with self.counting:
+            self.left -= end - begin
+            complete = self.left == 0
+        if complete:
+            self.done(self.sheet)
+            self.forget()
+
+    def prefault(self, begin: int, end: int) -> None:
+        """Nothing: the memory of earlier pieces is used again."""

@@ -4,26 +4,28 @@
 
 with the coordinates `policy`, `run`, `checkpoint`, `arm`, `cell` and the grids' parameters over `cell` next
 to them, so that `xarray.open_datatree("DIR/data.zarr", engine="zarr")` shows labelled dimensions. One
-chunk is one file: zarr-python encodes it and adds its CRC-32C; the store below puts it on disk.
+chunk is one file, compressed by zstd and with its CRC-32C at the end; zarr-python reads it.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import re
+import struct
 import uuid
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
+import google_crc32c
 import numpy as np
 import zarr
+from numcodecs.zstd import Zstd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from zarr.codecs import Crc32cCodec, ZstdCodec
 from zarr.core.buffer import Buffer
-from zarr.storage import LocalStore, MemoryStore, StorePath, WrapperStore
+from zarr.storage import LocalStore, MemoryStore, StorePath
 
 from kalmanbandits.durability import write_through
 from kalmanbandits.studies.store.layout import FILL, NUMBER, Chunk, Layout, Numbers, Values
@@ -41,18 +43,16 @@ PARTIAL = re.compile(r"\..+\.[0-9a-f]{32}\.partial")  # on its way into place
 OURS = re.compile(rf"zarr\.json|c(\.\d+)+|\d+|{PARTIAL.pattern}")  # names of Zarr's files here
 
 
-class FlushedStore(WrapperStore[LocalStore]):
-    """A folder in which every key is whole or absent: written aside, flushed to disk, moved into place."""
-
-    async def set(self, key: str, value: Buffer) -> None:
-        """Write one key."""
-        await asyncio.to_thread(put, self._store.root / key, value.to_bytes())
-
-
 def put(path: Path, content: bytes) -> None:
     """Write a file so that a crash at any moment leaves the old one or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_through(path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial"), path, content)
+
+
+def encoded(values: Numbers) -> bytes:
+    """The file of a chunk as zarr-python would write it, in a tenth of the time."""
+    content: bytes = Zstd(level=LEVEL).encode(np.ascontiguousarray(values))
+    return content + struct.pack("<I", google_crc32c.value(content))
 
 
 class Damaged(Exception):
@@ -68,7 +68,6 @@ class Arrays:
     def __init__(self, folder: Path, layouts: Iterable[Layout]) -> None:
         self.root = folder / DATA
         self.description = description(layouts)
-        self._store = FlushedStore(LocalStore(self.root))
         self._bound: dict[str, zarr.Array] = {}  # type: ignore[type-arg]
         self._present: dict[str, set[str]] = {}
 
@@ -77,11 +76,8 @@ class Arrays:
         path = f"{layout.name}/{measure}"
         if path not in self._bound:
             known = zarr.open_array(MemoryStore(dict(self.description)), path=path, mode="r")
-            # Or a chunk of nothing but NaN, such as the error of a policy that predicts nothing, is left out.
-            with zarr.config.set({"array.write_empty_chunks": True}):
-                self._bound[path] = zarr.Array.from_dict(
-                    StorePath(self._store, path), dict(known.metadata.to_dict())
-                )
+            place = StorePath(LocalStore(self.root), path)
+            self._bound[path] = zarr.Array.from_dict(place, dict(known.metadata.to_dict()))
         return self._bound[path]
 
     def has(self, layout: Layout, chunk: Chunk, measure: str) -> bool:
@@ -112,12 +108,11 @@ class Arrays:
 
     def write(self, layout: Layout, chunk: Chunk, values: Values) -> None:
         """Put a chunk on disk. Threads may call this at the same time, each for a chunk of its own."""
-        place = chunk.cell - layout.cells[0].index
-        for measure, whole in layout.empty(chunk).items():
-            given = values[measure]
-            whole[tuple(slice(n) for n in given.shape)] = given
-            self._array(layout, measure)[place : place + 1, :, layout.places(chunk)] = whole[None]
-            self._names(layout, measure).add(self._key(layout, chunk, measure))
+        for measure, given in values.items():
+            whole = layout.padded(measure, given)
+            key = self._key(layout, chunk, measure)
+            put(self.root / layout.name / measure / key, encoded(whole))
+            self._names(layout, measure).add(key)
 
     def appeared(self, layout: Layout, chunk: Chunk) -> bool:
         """Whether a chunk's files are there now, by whomever they were written."""

@@ -32,12 +32,23 @@ class Draft:
     """The numbers of a chunk so far, and which of them are there."""
 
     def __init__(self, layout: Layout, chunk: Chunk) -> None:
-        self.chunk, self.labels, self.runs = chunk, layout.labels, layout.runs(chunk)
-        self.values = layout.empty(chunk)
+        self.layout, self.chunk, self.labels, self.runs = layout, chunk, layout.labels, layout.runs(chunk)
         self.have = np.zeros((len(self.labels), len(self.runs)), np.bool_)
+
+    @cached_property
+    def values(self) -> Values:
+        """The measures of the chunk, with what stands for no number where nothing is known."""
+        return self.layout.empty(self.chunk)
+
+    def forget(self) -> None:
+        """Give the memory of the numbers back, once they are on disk."""
+        del self.values
 
     def put(self, piece: Piece, values: Values) -> None:
         """Fill in a piece: its measures are policy × run × checkpoint (× arm)."""
+        if list(piece.labels) == self.labels and piece.runs == self.runs:
+            self.values, self.have[:] = values, True
+            return
         rows = [self.labels.index(label) for label in piece.labels]
         first = piece.runs.start - self.runs.start
         columns = slice(first, first + len(piece.runs))
@@ -48,6 +59,8 @@ class Draft:
 
     def missing(self) -> list[Piece]:
         """What is still to be played: policies that lack the same runs are played together."""
+        if not self.have.any():
+            return [Piece(tuple(self.labels), self.runs)]
         lacking: dict[bytes, list[int]] = {}
         for row, have in enumerate(self.have):
             if not have.all():
@@ -98,7 +111,7 @@ class Holdings:
                 continue
             part = slice(both.start - runs.start, both.stop - runs.start)
             try:
-                values = {measure: store.read(chunk, measure) for measure in draft.values}
+                values = {measure: store.read(chunk, measure) for measure in draft.layout.study.measures}
             except Damaged:
                 continue
             rows = list(shared.values())

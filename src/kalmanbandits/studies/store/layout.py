@@ -1,7 +1,7 @@
 """How the numbers of a study are cut: chunks of one cell and one block of runs.
 
-Blocks are cut so that playing one takes about a second; the cut depends on the study alone, so the files do
-not depend on who computed them, nor on how many shared the work.
+Blocks are cut so that playing one takes about a second and little memory. The cut depends on the study and
+its backend, so the files do not depend on who computed them, nor on how many shared the work.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from kalmanbandits.studies.document.cells import Cell
 from kalmanbandits.studies.document.spec import Study
 
 BLOCK_SECONDS, ROUND_SECONDS = 1.0, 150e-9  # of a chunk, and of one round of one policy on one core
+GPU_ROUND_SECONDS = 1e-10
 # The same for a policy that stops for long work, such as fitting a model: chunks of a few seconds, so that
 # one that is lost with its worker costs little, and not too many files.
 LONG_ROUND_SECONDS = 10e-6
@@ -82,15 +83,19 @@ class Layout:
 
     def empty(self, chunk: Chunk) -> Values:
         """A chunk's arrays, filled with what stands for no number."""
-        runs = len(self.runs(chunk))
-        return {
-            measure: np.full(
-                self.shape(measure, 1, runs)[1:],
-                FILL.get(measure, np.nan),
-                NUMBER.get(measure, np.dtype("<f8")),
-            )
-            for measure in self.study.measures
-        }
+        return {measure: self._blank(measure, len(self.runs(chunk))) for measure in self.study.measures}
+
+    def _blank(self, measure: str, runs: int) -> Numbers:
+        shape = self.shape(measure, 1, runs)[1:]
+        return np.full(shape, FILL.get(measure, np.nan), NUMBER.get(measure, np.dtype("<f8")))
+
+    def padded(self, measure: str, given: Numbers) -> Numbers:
+        """A measure as chunks hold it, filled up in a last, shorter block and where a cell has fewer arms."""
+        if given.shape == self.shape(measure, 1, self.block)[1:]:
+            return given
+        whole = self._blank(measure, self.block)
+        whole[tuple(slice(n) for n in given.shape)] = given
+        return whole
 
     def nothing(self, measure: str, arms: int) -> Numbers:
         """A measure of no runs, for a cell of so many arms."""
@@ -100,13 +105,14 @@ class Layout:
         ]
 
 
-def blocks(study: Study) -> dict[str, int]:
+def blocks(study: Study, backend: str) -> dict[str, int]:
     """How many runs a chunk of each group holds. A store keeps these numbers, so that others may follow."""
     found = {}
+    seconds = round_seconds if backend == "cpu" else lambda spec: GPU_ROUND_SECONDS
     for name in study.groups:
         cells = [cell for cell in study.cells if cell.group == name]
         policies, arms = len(cells[0].policies), max(cell.system.arms for cell in cells)
-        by_time = BLOCK_SECONDS / (study.rounds * sum(map(round_seconds, cells[0].policies.values())))
+        by_time = BLOCK_SECONDS / (study.rounds * sum(map(seconds, cells[0].policies.values())))
         by_size = BLOCK_BYTES / (8 * policies * len(study.checkpoints) * (4 + arms))
         found[name] = max(1, min(study.runs, int(by_time), int(by_size)))
     return found
