@@ -26,8 +26,15 @@ from kalmanbandits.errors import (
 from kalmanbandits.pool import run_threads
 from kalmanbandits.simulation.batch import Batch, KeptRuns, Sheet
 from kalmanbandits.simulation.cpu import available_cores
-from kalmanbandits.simulation.simulate import BACKENDS, World, play_together, simulate
-from kalmanbandits.studies.document.spec import Study
+from kalmanbandits.simulation.simulate import (
+    BACKENDS,
+    KEEP,
+    World,
+    play_together,
+    simulate,
+    simulate_together,
+)
+from kalmanbandits.studies.document.spec import Study, changed
 from kalmanbandits.studies.store.drafts import Draft, Piece
 from kalmanbandits.studies.store.layout import Chunk, Values
 from kalmanbandits.studies.store.results import Results
@@ -108,6 +115,7 @@ def run_study(
     shard: Shard = EVERYTHING,
     client: Client | None = None,
     shared_folder: bool = False,
+    keep: str | None = None,
 ) -> Results:
     """Run what is missing of `study` in `folder`.
 
@@ -139,6 +147,8 @@ def run_study(
         called with the numbers of workers alive and lost, and of chunks repeated.
     shared_folder
         Workers write their chunks into `folder` themselves, which all of them see.
+    keep
+        `"runs"` or `"moments"`, instead of what the study says: see `simulate`.
 
     Returns
     -------
@@ -155,6 +165,8 @@ def run_study(
     if progress is not None:
         function("progress", progress, "it is called with the rounds done and all of them")
     _check_cluster(client, shared_folder, jobs)
+    if keep is not None:
+        study = changed(study, keep=one_of("keep", keep, KEEP))
     with open_store(study, place, resume=resume, backend=backend) as store:
         began = time.monotonic()
         try:
@@ -271,9 +283,9 @@ class _Work:
         cell = self.study.cells[draft.chunk.cell]
         return cell.system, {label: cell.policies[label] for label in piece.labels}, piece.runs
 
-    def measures(self, result: xarray.Dataset) -> Values:
+    def kept(self, draft: Draft, result: xarray.Dataset) -> Values:
         """What a study keeps of a simulation."""
-        return {measure: result[measure].values for measure in self.study.measures}
+        return {name: result[name].values for name in draft.layout.variables}
 
     def play(self, drafts: Sequence[Draft]) -> None:
         """Play what is missing of each draft."""
@@ -290,8 +302,9 @@ class _Work:
                     first_run=runs.start,
                     threads=self.threads,
                     progress=self.watch(draft.chunk, self.study.rounds * int(draft.have.sum())),
+                    keep=self.study.keep,
                 )
-                draft.put(piece, self.measures(result))
+                draft.put(piece, self.kept(draft, result))
 
 
 class _GpuWork(_Work):
@@ -324,6 +337,14 @@ class _GpuWork(_Work):
     def play(self, drafts: Sequence[Draft]) -> None:
         """Play what is missing of all drafts together."""
         study, watch = self.study, self.watch(drafts[0].chunk)
+        if study.keep == "moments":
+            worlds = [self.world(draft, piece) for draft in drafts for piece in draft.missing()]
+            frame = study.rounds, study.seed, study.checkpoints
+            results = simulate_together(worlds, *frame, progress=watch, keep=study.keep)
+            for draft, result in zip(drafts, results, strict=True):
+                draft.put(Piece(tuple(draft.labels), draft.runs), self.kept(draft, result))
+            self.keep(drafts)
+            return
         pieces = [(draft, piece) for draft in drafts for piece in draft.missing()]
         worlds = [self.world(draft, piece) for draft, piece in pieces]
 
