@@ -1,9 +1,9 @@
 """Regret per round of the policies on one system, run by run or as moments, and comparisons of it.
 
 Everything a report compares is a linear combination of mean regrets, L = Σ_s w_s'x̄_s over systems s. Within a
-run all systems and policies meet the same noise, so from runs the standard error of L is that of the runs' own
-combinations. Moments hold the covariances between the policies of one system and not those between systems:
-there it is bounded by the sum over systems, as if they all moved together (Cauchy–Schwarz):
+run all systems and policies meet the same noise, so from runs the standard error of L is that of the runs'
+own combinations. Moments hold the covariances between the policies of one system and not those between
+systems: there it is bounded by the sum over systems, as if they all moved together (Cauchy–Schwarz):
 
     √Var(Σ_s w_s'x̄_s) ≤ Σ_s √(w_s'C_s w_s/n)
 """

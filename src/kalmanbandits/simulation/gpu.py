@@ -34,9 +34,9 @@ from kalmanbandits.simulation.moments import PANEL
 from kalmanbandits.simulation.progress import Progress, announce
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
-LANES = 5  # of each GPU
+LANES = 4  # of each GPU
 WRITERS = 12  # threads per GPU that write results to the memory of the host, where it has so many cores
-MOST = 1 << 16  # runs of a share: together the lanes fill a GPU, and the last one is copied soon
+MOST = 1 << 15  # runs of a share: together the lanes fill a GPU, and the last one is copied soon
 ROOM = 0.8  # the share of a GPU's free memory that may be taken
 MOST_ROUNDS = 2**31 - 1
 WARP = 32  # threads that go in step: a launch of fewer makes no sense
@@ -170,9 +170,10 @@ def _lanes(pairs: Sequence[tuple[Batch, Kept]], groups: Sequence[Group], gpus: l
             '(use backend="cpu")'
         )
     runs = sum(len(batch.runs) for batch, _ in pairs)
-    even = -(-runs // (lanes * len(gpus)))
+    most, together = min(MOST, fit, *(kept.most for _, kept in pairs)), lanes * len(gpus)
+    even = -(-runs // (together * -(-runs // (together * most))))  # as many shares for each lane
     whole_panels = -(-even // PANEL) * PANEL  # of moments: then each is played by one lane
-    return lanes, min(MOST, fit, whole_panels, *(kept.most for _, kept in pairs))
+    return lanes, min(most, whole_panels)
 
 
 def _free_memory(place: int) -> int:

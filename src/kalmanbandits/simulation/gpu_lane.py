@@ -25,9 +25,9 @@ from kalmanbandits.simulation.gpu_rooms import DeviceArray, Room, pinned_buffer,
 from kalmanbandits.streams import stream_key
 
 SLICE = 0.02  # seconds of a launch, others between them included
-FIRST = 1024  # rounds of the first launch, when nothing is known of its speed; a multiple of 4
+FIRST = 2048  # rounds of the first launch, when nothing is known of its speed; a multiple of 4
 PREFAULT = 4096  # runs
-WRITTEN = 4  # parts in which a buffer is written to the memory of the host: more wait for Python's lock
+WRITTEN = 6  # parts in which a buffer is written to the memory of the host: more wait for Python's lock
 
 Owners = np.ndarray[tuple[int], np.dtype[np.int32]]
 Keys = np.ndarray[tuple[int], np.dtype[np.uint64]]
@@ -202,13 +202,17 @@ def spread_rows(reals: Any, wholes: Any, regret: Any, reward: Any, error: Any, p
     Compiled, so that writers do not wait for Python's lock between two arrays.
     """
     n, k = pulls.shape[1:]
+    rewards, errors, counts = reward.shape[0] > 0, error.shape[0] > 0, pulls.shape[0] > 0  # which are kept
     finite = True
     for r in range(reals.shape[0]):
         for c in range(n):
             regret[r, c] = reals[r, c]
-            reward[r, c] = reals[r, n + c]
-            error[r, c] = reals[r, 2 * n + c]
-            for a in range(k):
-                pulls[r, c, a] = wholes[r, 3 * n + c * k + a]
+            if rewards:
+                reward[r, c] = reals[r, n + c]
+            if errors:
+                error[r, c] = reals[r, 2 * n + c]
+            if counts:
+                for a in range(k):
+                    pulls[r, c, a] = wholes[r, 3 * n + c * k + a]
         finite = finite and math.isfinite(reals[r, n - 1]) and math.isfinite(reals[r, 2 * n - 1])
     return finite

@@ -16,7 +16,7 @@ from kalmanbandits.errors import Array
 from kalmanbandits.simulation.gpu_compiler import SIMULATED, cuda
 from kalmanbandits.simulation.gpu_groups import Group
 
-STAGING = 1 << 22  # words of 8 bytes of a pinned buffer
+STAGING = 1 << 23  # words of 8 bytes of a pinned buffer
 ALIGNMENT = 256  # bytes
 KEPT = 1 / 32  # of a GPU's memory, at most, for later simulations
 

@@ -7,7 +7,7 @@ import queue
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING
@@ -349,7 +349,7 @@ class _GpuWork(_Work):
         worlds = [self.world(draft, piece) for draft, piece in pieces]
 
         def keeping(place: int, batch: Batch) -> _KeptPiece:
-            return _KeptPiece(batch, lambda sheet: self.take_in(*pieces[place], sheet))
+            return _KeptPiece(batch, study.measures, lambda sheet: self.take_in(*pieces[place], sheet))
 
         play_together(worlds, study.rounds, study.seed, study.checkpoints, keeping, watch)
         with self.counting:
@@ -368,8 +368,8 @@ class _GpuWork(_Work):
 class _KeptPiece(KeptRuns):
     """The runs of a piece, which are handed on when all of them are closed."""
 
-    def __init__(self, batch: Batch, done: Callable[[Sheet], None]) -> None:
-        super().__init__(batch)
+    def __init__(self, batch: Batch, measures: Collection[str], done: Callable[[Sheet], None]) -> None:
+        super().__init__(batch, measures)
         self.left, self.done, self.counting = len(batch.runs), done, threading.Lock()
 
     def close(self, begin: int, end: int) -> None:
