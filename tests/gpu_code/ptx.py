@@ -57,7 +57,10 @@ def ptx(spec: Any, precision: str, capability: tuple[int, int]) -> str:
     from kalmanbandits.simulation import gpu_kernel
     from kalmanbandits.simulation.gpu_memory import gpu_dtype, words_apart
 
-    memory, word = gpu_dtype(spec.dtype(), precision, spec.seldom), np.dtype(precision).itemsize
+    memory, word = (
+        gpu_dtype(spec.dtype(), precision, spec.seldom, spec.rewrites),
+        np.dtype(precision).itemsize,
+    )
     env = gpu_dtype(environment(kb.systems.rotation(theta=2.0)).dtype, precision)
     known, apart = hasattr(spec, "system"), words_apart(memory, spec.seldom, word)
     fits = not known and BLOCK * (memory.itemsize - apart * word + 8) <= SHARED

@@ -175,7 +175,7 @@ def test_memories_that_are_rewritten_lie_in_shared_memory_even_for_a_few_threads
     from kalmanbandits.simulation.gpu_memory import gpu_dtype
 
     spec = kb.UBSS(arms=2, window=window)
-    size = gpu_dtype(spec.dtype(), "float32").itemsize
+    size = gpu_dtype(spec.dtype(), "float32", spec.seldom, spec.rewrites).itemsize
     place, block = gpu_groups._place(spec, size)
     assert place == "shared"
     assert block * (size + 8) <= gpu_groups.SHARED
@@ -222,7 +222,7 @@ def kind(spec: Any, precision: str) -> Any:
     from kalmanbandits.simulation.environment import environment
     from kalmanbandits.simulation.gpu_memory import gpu_dtype, words_apart
 
-    memory = gpu_dtype(spec.dtype(), precision, spec.seldom)
+    memory = gpu_dtype(spec.dtype(), precision, spec.seldom, spec.rewrites)
     env = gpu_dtype(environment(ROTATION).dtype, precision)
     apart = words_apart(memory, spec.seldom, np.dtype(precision).itemsize)
     return gpu_kernel.Kind(spec.kernel, memory, env, 4, 2, precision, False, "shared", 32, apart)

@@ -51,7 +51,7 @@ class Group:
         self.rounds, self.checkpoints, self.trace = batch.rounds, batch.checkpoints, batch.trace
         self.arms, self.dimension = batch.system.arms, batch.system.dimension  # type: ignore[union-attr]
         self.real, self.word = np.dtype(precision), word_type(precision)
-        records = [gpu_record(player.memory, precision, spec.seldom) for player in players]
+        records = [gpu_record(player.memory, precision, spec.seldom, spec.rewrites) for player in players]
         self.fresh = np.stack([record.view(self.word) for record in records])
         self.envs = np.concatenate([worlds[id(player.batch)] for player in players])
         self.numbers: dict[int, list[tuple[int, int]]] = {}

@@ -1,8 +1,8 @@
 """A lane: a thread of the host that plays shares of the runs on a GPU and fetches their measures.
 
-A launch plays a slice of the rounds, a fiftieth of a second long, and memories are laid aside in between: the
-lanes of a GPU take turns, progress is known, and Ctrl-C works. After the last round one launch adds up what
-the checkpoints hold, in the layout of the dataset; the rows are copied to the host through a pinned buffer.
+A launch plays a slice of the rounds, about 0.03 s long, and memories are laid aside in between: the lanes
+of a GPU take turns, progress is known, and Ctrl-C works. After the last round one launch adds up what the
+checkpoints hold, in the layout of the dataset; the rows are copied to the host through a pinned buffer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kalmanbandits.simulation.gpu_kernel import compiled, compiled_finish
 from kalmanbandits.simulation.gpu_rooms import DeviceArray, Room, pinned_buffer, return_buffer
 from kalmanbandits.streams import stream_key
 
-SLICE = 0.02  # seconds of a launch, others between them included
+SLICE = 0.03  # seconds of a launch, others between them included
 FIRST = 2048  # rounds of the first launch, when nothing is known of its speed; a multiple of 4
 PREFAULT = 4096  # runs
 WRITTEN = 6  # parts in which a buffer is written to the memory of the host: more wait for Python's lock

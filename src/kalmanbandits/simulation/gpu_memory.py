@@ -26,19 +26,25 @@ def word_type(precision: str) -> np.dtype[np.uint64] | np.dtype[np.uint32]:
 
 
 @functools.cache
-def gpu_dtype(dtype: np.dtype[np.void], precision: str, seldom: tuple[str, ...] = ()) -> np.dtype[np.void]:
-    """The type of a record on the GPU: integers take 4 bytes, and so do all numbers in single precision.
+def gpu_dtype(
+    dtype: np.dtype[np.void], precision: str, seldom: tuple[str, ...] = (), rewrites: bool = False
+) -> np.dtype[np.void]:
+    """The type of a record on the GPU: in single precision its 8-byte numbers take 4.
 
-    Behind the first field, the kernel's name, integers come first and the fields of `seldom` last. A policy
-    that is not the library's keeps its long integers in double precision: who knows what they count.
+    Of a policy that rewrites much of its memory the integers take 4 bytes in any case, so that more of them
+    fit; they come first, behind the kernel's name, and the fields of `seldom` last. (A filter's memory is to
+    go into registers, which parts of words cannot; and who knows what the integers of a policy count that is
+    not the library's.)
     """
     kernel, *others = dtype.names or ()
-    long = precision == "float64"
-    keeps = ("f", "i", "u") if kernel in FOREIGN else ("f", "u")
+    long, packed = precision == "float64", rewrites and kernel not in FOREIGN
+    if long and not packed:
+        return dtype
+    keeps = ("f", "u") if long else ()
 
     def short(name: str) -> tuple[str, np.dtype[np.generic], tuple[int, ...]]:
         base, shape = dtype[name].subdtype or (dtype[name], ())
-        kept = base.itemsize != 8 or (long and base.kind in keeps)
+        kept = base.itemsize != 8 or base.kind in keeps
         return name, base if kept else np.dtype(f"{base.kind}4"), shape
 
     def place(field: tuple[str, np.dtype[np.generic], tuple[int, ...]]) -> tuple[bool, bool]:
@@ -47,7 +53,8 @@ def gpu_dtype(dtype: np.dtype[np.void], precision: str, seldom: tuple[str, ...] 
 
     # The first stays long, so that a record is a whole number of words.
     first = (kernel, dtype[kernel]) if long else short(kernel)
-    return np.dtype([first, *sorted(map(short, others), key=place)], align=True)
+    rest = [short(name) for name in others]
+    return np.dtype([first, *(sorted(rest, key=place) if packed else rest)], align=True)
 
 
 def parts(dtype: np.dtype[np.void], words: int, word: int) -> tuple[np.dtype[np.void], np.dtype[np.void]]:
@@ -65,9 +72,11 @@ def words_apart(dtype: np.dtype[np.void], seldom: tuple[str, ...], word: int) ->
     return (dtype.itemsize - min(begins)) // word if begins else 0
 
 
-def gpu_record(record: Memory, precision: str, seldom: tuple[str, ...] = ()) -> Memory:
+def gpu_record(
+    record: Memory, precision: str, seldom: tuple[str, ...] = (), rewrites: bool = False
+) -> Memory:
     """A record (an array of one) as the GPU has it."""
-    result: Memory = np.zeros(1, gpu_dtype(record.dtype, precision, seldom))
+    result: Memory = np.zeros(1, gpu_dtype(record.dtype, precision, seldom, rewrites))
     for name in record.dtype.names or ():
         result[name] = record[name]
     return result
