@@ -97,6 +97,7 @@ def main(target: Path) -> None:
         for name, (system, policies) in CASES.items():
             results[name] = values(kb.simulate(system, policies, **OPTIONS, backend="gpu"))
         run_study(parse_study(STUDY), target.with_name("study"), backend="gpu")
+        run_study(parse_study(STUDY), target.with_name("moments"), backend="gpu", keep="moments")
         for keep in ("runs", "moments"):
             gpu_lane.FIRST, gpu.devices = 16, lambda: [0]
             results[f"one GPU, {keep}"] = values(
