@@ -34,7 +34,8 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Any:
     command = [sys.executable, str(HERE / "gpu_simulator.py"), str(target)]
     done = subprocess.run(command, env=os.environ | switches, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return pickle.loads(target.read_bytes()) | {"study": target.with_name("study")}
+    stores = {f"{name} store": target.with_name(name) for name in ("study", "moments")}
+    return pickle.loads(target.read_bytes()) | stores
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -71,16 +72,22 @@ def test_numbers_that_overflow_are_refused_by_name(simulated: Any) -> None:
 
 def test_studies_run_on_the_gpu(simulated: Any, tmp_path: Path) -> None:
     study = parse_study(STUDY)
-    ours, theirs = run_study(study, tmp_path / "cpu"), Results.open(simulated["study"])
+    ours, theirs = run_study(study, tmp_path / "cpu"), Results.open(simulated["study store"])
     assert theirs.complete
     assert theirs.manifest["versions"]["backend"] == "gpu"
     for cell in range(len(study.cells)):
         np.testing.assert_allclose(theirs.measure("regret", cell), ours.measure("regret", cell), rtol=1e-9)
+    kept = Results.open(simulated["moments store"])
+    assert kept.complete
+    for cell in range(len(study.cells)):
+        found, known = kept.moments("regret", cell), ours.moments("regret", cell)
+        for name in found:
+            np.testing.assert_allclose(found[name], known[name], rtol=1e-9, atol=1e-9, err_msg=str(name))
 
 
 def test_gpu_and_cpu_do_not_share_a_store(simulated: Any) -> None:
     with pytest.raises(StoreRefused, match="backend: gpu in the store, cpu here"):
-        run_study(parse_study(STUDY), simulated["study"])
+        run_study(parse_study(STUDY), simulated["study store"])
 
 
 def test_without_a_gpu_it_says_what_to_do() -> None:
@@ -172,13 +179,61 @@ def test_tables_are_refused() -> None:
 @pytest.mark.parametrize("window", [3, "auto"])
 def test_memories_that_are_rewritten_lie_in_shared_memory_even_for_a_few_threads(window: Any) -> None:
     from kalmanbandits.simulation import gpu_groups
-    from kalmanbandits.simulation.gpu_kernel import gpu_dtype
+    from kalmanbandits.simulation.gpu_memory import gpu_dtype
 
     spec = kb.UBSS(arms=2, window=window)
-    size = gpu_dtype(spec.dtype(), "float32").itemsize
+    size = gpu_dtype(spec.dtype(), "float32", spec.seldom, spec.rewrites).itemsize
     place, block = gpu_groups._place(spec, size)
     assert place == "shared"
     assert block * (size + 8) <= gpu_groups.SHARED
+
+
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+def test_a_memory_that_is_rewritten_is_packed_and_none_of_it_lost(precision: str) -> None:
+    from kalmanbandits.simulation.gpu_memory import gpu_record, parts, word_type, words_apart
+
+    spec = kb.UBSS(arms=2, window=1)
+    memory, word = spec.memory(), word_type(precision).itemsize
+    rng = np.random.default_rng(4)
+    for name in memory.dtype.names:
+        memory[name] = rng.integers(0, 100, memory[name].shape)
+    packed = gpu_record(memory, precision, spec.seldom, spec.rewrites)
+    for name in memory.dtype.names:
+        assert (packed[name] == memory[name]).all()
+    apart = words_apart(packed.dtype, spec.seldom, word)
+    often, seldom = parts(packed.dtype, apart, word)
+    assert set(seldom.names) == set(spec.seldom)
+    assert set(often.names) | set(seldom.names) == set(memory.dtype.names)
+    cut = packed.dtype.itemsize - apart * word
+    assert (often.itemsize, seldom.itemsize) == (cut, apart * word)  # words are cut where the record is
+    content = packed.view(np.uint8)
+    for dtype, part in ((often, content[:cut]), (seldom, content[cut:])):
+        record = part.view(dtype)
+        for name in dtype.names:
+            assert (record[name] == memory[name]).all()
+    if precision == "float64":
+        assert cut < memory.dtype.itemsize / 2  # twice as many runs fit
+
+
+def test_filters_and_policies_of_others_keep_long_integers(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kalmanbandits.simulation import gpu_memory
+
+    spec = kb.KalmanGreedy(ROTATION)
+    assert gpu_memory.gpu_dtype(spec.dtype(), "float64", spec.seldom, spec.rewrites) == spec.dtype()
+    ubss = kb.UBSS(arms=3, window=1)
+    monkeypatch.setitem(gpu_memory.FOREIGN, "UBSS", "")
+    assert gpu_memory.gpu_dtype(ubss.dtype(), "float64", ubss.seldom, ubss.rewrites) == ubss.dtype()
+    gpu_memory.gpu_dtype.cache_clear()
+
+
+def test_more_rounds_than_a_gpu_can_count_are_refused() -> None:
+    from kalmanbandits.simulation import gpu
+    from kalmanbandits.simulation.batch import Batch
+
+    ucb = kb.UCB(arms=2)
+    batch = Batch(ROTATION, ("UCB",), (ucb,), 2**31, range(1), 0, np.array([2**31]), False)
+    with pytest.raises(InvalidArgument, match="rounds must be at most 2147483647 on the GPU"):
+        gpu._check_kernels(batch)
 
 
 @pytest.fixture
@@ -220,10 +275,12 @@ def test_the_gpu_has_the_deviates_of_the_cpu(words: Any) -> None:
 def kind(spec: Any, precision: str) -> Any:
     from kalmanbandits.simulation import gpu_kernel
     from kalmanbandits.simulation.environment import environment
+    from kalmanbandits.simulation.gpu_memory import gpu_dtype, words_apart
 
-    memory = gpu_kernel.gpu_dtype(spec.dtype(), precision)
-    env = gpu_kernel.gpu_dtype(environment(ROTATION).dtype, precision)
-    return gpu_kernel.Kind(spec.kernel, memory, env, 4, 2, precision, False, "shared", 32)
+    memory = gpu_dtype(spec.dtype(), precision, spec.seldom, spec.rewrites)
+    env = gpu_dtype(environment(ROTATION).dtype, precision)
+    apart = words_apart(memory, spec.seldom, np.dtype(precision).itemsize)
+    return gpu_kernel.Kind(spec.kernel, memory, env, 4, 2, precision, False, "shared", 32, apart)
 
 
 @pytest.mark.skipif(not WITH_COMPILER, reason="numba-cuda is not installed; benchmarks/gpu.py looks as well")

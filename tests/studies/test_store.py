@@ -10,12 +10,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import zarr
 from study_worlds import TEXT, chunk_files, contents, small_blocks, small_study
+from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from kalmanbandits import durability
 from kalmanbandits.errors import FileFormatError, InvalidArgument
 from kalmanbandits.studies import Changes, Results, StoreRefused, parse_study, run_study
+from kalmanbandits.studies.store.arrays import LEVEL, encoded
 
 CHUNK = "data.zarr/angles/regret/c.1.0.2.0"
 
@@ -216,3 +220,20 @@ def test_a_full_disk_loses_nothing_done(tmp_path: Path, monkeypatch: pytest.Monk
 def test_jobs_must_be_positive(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="jobs must be at least 1, got 0"):
         run_study(small_study(), tmp_path, jobs=0)
+
+
+def test_a_chunk_is_encoded_as_zarr_would(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    reals, wholes = rng.normal(size=(2, 30, 5)), rng.integers(0, 99, (2, 30, 5, 3))
+    for name, values in {"reals": reals, "wholes": wholes, "nothing": np.full((1, 1, 1), np.nan)}.items():
+        array = zarr.create_array(
+            tmp_path / name,
+            shape=values.shape,
+            chunks=values.shape,
+            dtype=values.dtype,
+            compressors=[ZstdCodec(level=LEVEL), Crc32cCodec()],
+            config={"write_empty_chunks": True},
+        )
+        array[...] = values
+        (file,) = (path for path in (tmp_path / name / "c").rglob("*") if path.is_file())
+        assert file.read_bytes() == encoded(values)

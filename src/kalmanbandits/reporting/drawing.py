@@ -23,7 +23,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from kalmanbandits.errors import Array
 from kalmanbandits.reporting.files import MARK
 from kalmanbandits.reporting.style import Look, number
-from kalmanbandits.statistics.intervals import Interval, mean
+from kalmanbandits.statistics.intervals import Interval
 
 DPI = 110
 LEGEND: dict[str, Any] = {"fontsize": 10, "framealpha": 0.92, "edgecolor": "#C8C8C8", "borderpad": 0.5}
@@ -144,9 +144,8 @@ def limits(intervals: Sequence[Interval]) -> tuple[float, float]:
     return float(ends.min()) - room, float(ends.max()) + room
 
 
-def mean_over(samples: Array) -> Interval:
-    """Mean and interval of samples (…, runs), its lower end kept above 0 for a log scale."""
-    interval = mean(samples)
+def above_zero(interval: Interval) -> Interval:
+    """An interval with its lower end kept above 0, for a log scale."""
     low = np.maximum(interval.low, 1e-3 * np.abs(interval.value))
     return Interval(interval.value, low, interval.high, interval.runs)
 

@@ -207,5 +207,6 @@ def _draw_time(
         )
     axes.set_xlabel("rounds played")
     axes.set_ylabel("regret per round so far")
-    drawing.title(axes, "", f"over time, {cell.name}", longest)
+    said = f"over time, {cell.name}"
+    drawing.title(axes, "", said if len(said) <= longest else cell.name, longest)
     drawing.log_if_wide(axes, [cell.history.value])

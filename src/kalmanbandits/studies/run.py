@@ -8,7 +8,6 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING
@@ -26,8 +25,13 @@ from kalmanbandits.errors import (
 )
 from kalmanbandits.pool import run_threads
 from kalmanbandits.simulation.cpu import available_cores
-from kalmanbandits.simulation.simulate import BACKENDS, World, simulate, simulate_together
-from kalmanbandits.studies.document.spec import Study
+from kalmanbandits.simulation.simulate import (
+    BACKENDS,
+    KEEP,
+    World,
+    simulate,
+)
+from kalmanbandits.studies.document.spec import Study, changed
 from kalmanbandits.studies.store.drafts import Draft, Piece
 from kalmanbandits.studies.store.layout import Chunk, Values
 from kalmanbandits.studies.store.results import Results
@@ -108,6 +112,7 @@ def run_study(
     shard: Shard = EVERYTHING,
     client: Client | None = None,
     shared_folder: bool = False,
+    keep: str | None = None,
 ) -> Results:
     """Run what is missing of `study` in `folder`.
 
@@ -139,6 +144,8 @@ def run_study(
         called with the numbers of workers alive and lost, and of chunks repeated.
     shared_folder
         Workers write their chunks into `folder` themselves, which all of them see.
+    keep
+        `"runs"` or `"moments"`, instead of what the study says: see `simulate`.
 
     Returns
     -------
@@ -155,11 +162,17 @@ def run_study(
     if progress is not None:
         function("progress", progress, "it is called with the rounds done and all of them")
     _check_cluster(client, shared_folder, jobs)
+    if keep is not None:
+        study = changed(study, keep=one_of("keep", keep, KEEP))
     with open_store(study, place, resume=resume, backend=backend) as store:
         began = time.monotonic()
         try:
-            if client is None:
-                (_Work if backend == "cpu" else _GpuWork)(store, shard, workers).do(progress)
+            if client is None and backend == "cpu":
+                _Work(store, shard, workers).do(progress)
+            elif client is None:
+                from kalmanbandits.studies.gpu import GpuWork
+
+                GpuWork(store, shard).do(progress)
             else:
                 from kalmanbandits.studies.cluster import ClusterWork
 
@@ -169,7 +182,7 @@ def run_study(
                 store.close(time.monotonic() - began)
             raise
         store.close(time.monotonic() - began)
-    return Results.open(place)
+    return Results(store)
 
 
 def _check_cluster(client: Client | None, shared_folder: bool, jobs: int | None) -> None:
@@ -271,9 +284,9 @@ class _Work:
         cell = self.study.cells[draft.chunk.cell]
         return cell.system, {label: cell.policies[label] for label in piece.labels}, piece.runs
 
-    def measures(self, result: xarray.Dataset) -> Values:
+    def kept(self, draft: Draft, result: xarray.Dataset) -> Values:
         """What a study keeps of a simulation."""
-        return {measure: result[measure].values for measure in self.study.measures}
+        return {name: result[name].values for name in draft.layout.variables}
 
     def play(self, drafts: Sequence[Draft]) -> None:
         """Play what is missing of each draft."""
@@ -290,37 +303,6 @@ class _Work:
                     first_run=runs.start,
                     threads=self.threads,
                     progress=self.watch(draft.chunk, self.study.rounds * int(draft.have.sum())),
+                    keep=self.study.keep,
                 )
-                draft.put(piece, self.measures(result))
-
-
-class _GpuWork(_Work):
-    """The same on a GPU: as many chunks at once as fill it, from one thread; several write."""
-
-    def __init__(self, store: Store, shard: Shard, workers: int) -> None:
-        super().__init__(store, shard, 1)
-        self.writers = workers
-
-    def take(self) -> list[Chunk]:
-        """So many of the next chunks."""
-        chunks: list[Chunk] = []
-        runs = 0
-        while runs < TOGETHER and (some := super().take()):
-            chunks += some
-            runs += sum(len(self.store.layout(chunk.cell).runs(chunk)) for chunk in some)
-        return chunks
-
-    def keep(self, drafts: Sequence[Draft]) -> None:
-        """Put what was played on disk, by several threads: most of it is waiting for the disk."""
-        with ThreadPoolExecutor(self.writers) as pool:
-            for _ in pool.map(lambda draft: super(_GpuWork, self).keep([draft]), drafts):
-                pass
-
-    def play(self, drafts: Sequence[Draft]) -> None:
-        """Play what is missing of all drafts together."""
-        study, watch = self.study, self.watch(drafts[0].chunk)
-        pieces = [(draft, piece) for draft in drafts for piece in draft.missing()]
-        worlds = [self.world(draft, piece) for draft, piece in pieces]
-        results = simulate_together(worlds, study.rounds, study.seed, study.checkpoints, watch)
-        for (draft, piece), result in zip(pieces, results, strict=True):
-            draft.put(piece, self.measures(result))
+                draft.put(piece, self.kept(draft, result))
