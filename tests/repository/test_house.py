@@ -106,10 +106,11 @@ def _defined(statement: ast.stmt) -> list[str]:
 
 
 PRIVATE = re.compile(
-    r"^\s*(?:from|import) (numba\.(?:core|np|cuda|typed)[\w.]*)(?: import (.*))?", re.MULTILINE
+    r"(?:^\s*(?:from|import) |import_module\(f?\")(numba\.(?:core|np|cuda\.|typed)[\w.]*)(?: import (.*))?",
+    re.MULTILINE,
 )
 # Whose business Numba's insides are: pyproject.toml bounds its version because of these files alone.
-INSIDES = {"compilation.py", "gpu_compiler.py", "gpu_cache.py", "gpu_kernel.py"}
+INSIDES = {"compilation.py", "numba_internals.py"}
 PUBLIC = {("numba.core", "types"), ("numba.np.numpy_support", "from_dtype")}  # by longer ways than needed
 DOCUMENTED = {"numba.core.event"}  # Numba's manual has a page on it
 
