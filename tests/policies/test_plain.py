@@ -62,6 +62,19 @@ class EpsilonGreedy(PlainPolicy):
         memory["skipped"] += 1
 
 
+@pytest.mark.parametrize(("field", "largest"), [("drawn", 1), ("happened", 2), ("arm", 2)])
+def test_a_memory_holds_what_the_library_can_have_written(field, largest):
+    policy = PlainUCB(arms=3)
+    for value in range(-1, largest + 2):
+        memory = policy.memory()
+        memory[field] = value
+        if 0 <= value <= largest:
+            policy.check_memory(memory)
+        else:
+            with pytest.raises(InvalidArgument, match=rf"memory\['{field}'\] must .*the record is damaged"):
+                policy.check_memory(memory)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Returns(PlainPolicy):
     """Plays what it is told to, to see what is refused."""
