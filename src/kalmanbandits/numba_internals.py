@@ -1,6 +1,7 @@
 """Every private interface of Numba and numba-cuda that the library uses; pyproject.toml bounds both for it.
 
-numba-cuda is loaded when something is first compiled for a GPU.
+First the CPU: what kernels call is compiled into code for linking alone, what Python calls is optimised once,
+and machine code goes to disk and back. Then the GPU; numba-cuda is loaded when it is needed.
 """
 
 from __future__ import annotations
@@ -11,12 +12,126 @@ import importlib
 import pickle
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+import numba
 from llvmlite import ir
 from numba.core import types
-from numba.core.compiler_lock import global_compiler_lock
+from numba.core.caching import _Cache as CodeCache
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler, CompileResult
+from numba.core.compiler_lock import global_compiler_lock as compiler_lock
+from numba.core.cpu import CPUContext as Context
 from numba.core.dispatcher import Dispatcher
+from numba.core.registry import cpu_target
+from numba.core.serialize import dumps
+from numba.core.typing.templates import Signature
+
+__all__ = ["CodeCache", "CompileResult", "Context", "Signature", "compiler_lock"]
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def compile_inner(function: F, common: dict[str, Any], own: dict[str, Any]) -> F:
+    """A kernel that kernels call. A call from Python works too, by code that is compiled when it comes."""
+    own = own | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": InnerCompiler}
+    compiled = numba.njit(function, **common, **own)
+    from_python = numba.njit(function, **common)
+    compiled._insert = lambda *_, **__: None  # or Numba would jump to machine code that is not there
+    compiled._compile_for_args = lambda *_, **__: from_python
+    # A constant is compiled for as any other value of its type is, or all that gets one is compiled twice.
+    template = compiled.get_call_template
+    compiled.get_call_template = lambda args, kws: template(tuple(map(types.unliteral, args)), kws)
+    return compiled  # type: ignore[no-any-return]
+
+
+def compile_entry(function: F, options: dict[str, Any], cache: CodeCache) -> F:
+    """A kernel that Python calls, whose machine code is in `cache`; none is made for calls from C."""
+    options = options | {"no_cfunc_wrapper": True, "pipeline_class": EntryCompiler}
+    compiled = numba.njit(function, **options)
+    compiled._cache = cache
+    return compiled  # type: ignore[no-any-return]
+
+
+class InnerLibrary(JITCodeLibrary):
+    """The code of a kernel that kernels call: kept as the compiler's own language, for linking.
+
+    Numba would optimise it and turn it into machine code that nobody runs, together with all that it calls:
+    at every level of calls anew, half the time of compiling. The `entry` has it linked in and does so once.
+    Loops that were unrolled before would be copied to every place that calls, which then unrolls further.
+    """
+
+    def _optimize_functions(self, module: Any) -> None:
+        module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()  # type: ignore[no-untyped-call]
+        self._verify_declare_only_symbols()  # type: ignore[no-untyped-call]
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        """None: it has no machine code."""
+        self._ensure_finalized()  # type: ignore[no-untyped-call]
+        return 0
+
+    @property
+    def codegen(self) -> InnerLibrary:
+        """Where Numba calls `set_env`."""
+        return self
+
+    def set_env(self, name: str, environment: object) -> None:
+        """Nothing to set: kernels use no Python objects. (Code loaded from the disk has none either.)"""
+
+
+class EntryLibrary(JITCodeLibrary):
+    """The code of a kernel that Python calls: optimised once.
+
+    Numba does it twice, so that the first time brings together the reference counts of arrays, of which it
+    then removes pairs. Kernels have hardly any.
+    """
+
+    def _optimize_final_module(self) -> None:
+        passes, builder = self._codegen._module_pass_manager()  # type: ignore[no-untyped-call]
+        passes.run(self._final_module, builder)
+
+
+class EntryCompiler(Compiler):
+    """Numba's compiler, with an `EntryLibrary` for its result."""
+
+    def __init__(self, typing: object, target: Context, library: object, *rest: object) -> None:
+        library = EntryLibrary(target.codegen(), "entry")  # type: ignore[no-untyped-call]
+        library.enable_object_caching()  # type: ignore[no-untyped-call]
+        super().__init__(typing, target, library, *rest)  # type: ignore[no-untyped-call]
+
+
+class InnerCompiler(Compiler):
+    """Numba's compiler, with an `InnerLibrary` for its result."""
+
+    def __init__(self, typing: object, target: Context, library: object, *rest: object) -> None:
+        super().__init__(typing, target, InnerLibrary(target.codegen(), "inner"), *rest)  # type: ignore[no-untyped-call]
+
+
+def processor() -> tuple[str, str, str]:
+    """What machine code is made for: the platform, the processor's name and its features."""
+    magic: tuple[str, str, str] = cpu_target.target_context.codegen().magic_tuple()
+    return magic
+
+
+def dump_code(result: CompileResult) -> bytes | None:
+    """A compiled function with its machine code, for `load_code`; None if it points into this process."""
+    if result.library.has_dynamic_globals:  # type: ignore[attr-defined]
+        return None
+    dumped: bytes = dumps(result._reduce())  # type: ignore[no-untyped-call]
+    return dumped
+
+
+def load_code(context: Context, dumped: bytes) -> CompileResult:
+    """The function again. `dumped` is run: it must come from a file that only this user could write."""
+    parts = pickle.loads(dumped)  # nosec B301
+    rebuilt: CompileResult = CompileResult._rebuild(context, *parts)  # type: ignore[no-untyped-call]
+    return rebuilt
 
 
 def is_compiled(value: object) -> bool:
@@ -90,7 +205,7 @@ def gpu_compilation(rules: GpuRules, capability: tuple[int, int] | None) -> Iter
         return array
 
     device, compile_ir = dispatcher.get_current_device, nvvm.compile_ir
-    with global_compiler_lock:
+    with compiler_lock:
         if capability is not None:
             dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=capability)
         typing.resolve_value_type = lambda value: rules.type(value_type(rules.value(value)))
