@@ -67,7 +67,7 @@ TABLE = [
     KalmanUCB(SYSTEM),
     KalmanThompson(SYSTEM),
     KalmanLookahead(SYSTEM),
-    KalmanLookahead(random_stable(arms=4, dimension=4, spectral_radius=0.95, seed=4)),
+    KalmanLookahead(random_stable(arms=3, dimension=3, spectral_radius=0.95, seed=4)),
 ]
 
 
