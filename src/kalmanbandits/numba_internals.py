@@ -171,14 +171,9 @@ class GpuRules(Protocol):
     def type(self, found: types.Type) -> types.Type:
         """What stands for a type that Numba found."""
 
-    def signature(
-        self,
-        resolve: Callable[..., Any],
-        function: object,
-        arguments: tuple[types.Type, ...],
-        keywords: object,
-    ) -> object:
-        """The signature of a call, found by `resolve`."""
+    @property
+    def signature(self) -> Callable[..., object]:
+        """A function of a resolver and its arguments: the signature of a call."""
 
 
 @contextlib.contextmanager
