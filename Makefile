@@ -58,11 +58,12 @@ test: setup ## every test, the same examples each time, on WORKERS processes (de
 # The environment of the oldest versions that pyproject.toml allows, and the newest of what only tests need.
 $(OLDEST): pyproject.toml
 	$(UV) venv --quiet --allow-existing --python $(BIN)/python $(VENV)/oldest
+	echo "pyparsing<3.3" > $(VENV)/oldest/others.txt  # it deprecates what Matplotlib 3.9 calls; warnings are errors
 	$(UV) pip compile --quiet --resolution lowest-direct --no-header --no-annotate pyproject.toml --extra data \
-		--extra gym --extra cluster --output-file $(VENV)/oldest/lowest.txt
+		--extra gym --extra cluster --constraint $(VENV)/oldest/others.txt --output-file $(VENV)/oldest/lowest.txt
 	$(UV) pip install --quiet --python $(VENV)/oldest/bin/python --requirement $(VENV)/oldest/lowest.txt \
-		--constraint $(VENV)/oldest/lowest.txt pytest pytest-xdist hypothesis pandas playwright build hatchling \
-		buffalo-gym uv
+		--constraint $(VENV)/oldest/lowest.txt pytest pytest-xdist hypothesis pandas polars playwright build \
+		hatchling buffalo-gym uv
 	$(UV) pip install --quiet --python $(VENV)/oldest/bin/python --no-deps --no-build-isolation --editable .
 	touch $@
 

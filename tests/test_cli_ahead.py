@@ -28,7 +28,7 @@ from kalmanbandits.identification.smoothing import filter_cells
 from kalmanbandits.identification.steps import improve
 from kalmanbandits.identification.subspace import observability, realise
 from kalmanbandits.policies import LearnedKalman
-from kalmanbandits.policies.learned_kalman_kernel import prepare_once
+from kalmanbandits.policies.learned_kalman_kernel import catch_up
 from kalmanbandits.simulation.rounds import play_block
 from kalmanbandits.systems import Replay
 policy = LearnedKalman(arms=2)
@@ -37,7 +37,7 @@ work = prepare(table, {"it": policy}, 1, 0, None, {}, 0)
 def counts(*entries):
     return [sum(one.values()) for each in entries for one in (each.stats.cache_hits, each.stats.cache_misses)]
 Ahead(work, 1)._compile_here(policy)
-here = play_block, prepare_once, observability, realise
+here = play_block, catch_up, observability, realise
 before = counts(*here)
 work.do(1)
 print(counts(improve, filter_cells) == [1, 0, 1, 0], before == [0, 1] * 4, counts(*here) == before)

@@ -55,6 +55,7 @@ GROUPS: list[tuple[list[str], list[str]]] = [
                 "tests/policies/test_kalman_policies.py",
                 "tests/simulation/test_rounds.py",
                 "tests/test_agent.py",
+                "tests/agent/test_tickets.py",
             ),
         ],
     ),

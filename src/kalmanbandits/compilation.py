@@ -1,4 +1,4 @@
-"""Compiling kernels, and keeping the machine code on disk. Every private interface of Numba is used here.
+"""Compiling kernels, and keeping the machine code on disk.
 
 `@jit` compiles a function that other kernels call; `@entry` one that Python calls, whose machine code is
 kept on disk. Numba's own disk cache looks at the caller's file only: after an edit to a callee it would
@@ -16,7 +16,6 @@ import contextlib
 import functools
 import hashlib
 import os
-import pickle
 import re
 import sys
 import time
@@ -26,19 +25,24 @@ from typing import Any, TypeVar
 
 import numba
 import numpy as np
-from numba.core import config, types
-from numba.core.caching import _Cache
-from numba.core.codegen import CPUCodegen, JITCodeLibrary
-from numba.core.compiler import Compiler, CompileResult, Flags
-from numba.core.compiler_lock import global_compiler_lock
-from numba.core.cpu import CPUContext
-from numba.core.dispatcher import Dispatcher
-from numba.core.registry import cpu_target
-from numba.core.serialize import dumps
-from numba.core.typing.templates import Signature
+from numba import config
 
 from kalmanbandits.durability import read_owned, write_atomically
 from kalmanbandits.imports import wait_for_imports
+from kalmanbandits.numba_internals import (
+    CodeCache,
+    CompileResult,
+    Context,
+    Signature,
+    compile_entry,
+    compile_inner,
+    compiler_lock,
+    dump_code,
+    is_compiled,
+    load_code,
+    processor,
+    signature_of,
+)
 from kalmanbandits.uncompiled import uncompiled
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -46,9 +50,6 @@ Field = (
     tuple[str, str] | tuple[str, str, tuple[int, ...]]
 )  # of a record: name, NumPy type, shape if it has one
 
-# Division by zero gives inf as in NumPy: a check in every division costs, and scores use inf on purpose.
-# No `fastmath`: results must repeat.
-OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True}
 UNUSED_AFTER = 30 * 24 * 3600.0  # seconds: code of older sources than this is swept away
 LARGEST_FILE = 1 << 28  # bytes; the code of a kernel takes about 1e5
 CHECKSUM = hashlib.sha256().digest_size
@@ -59,14 +60,14 @@ _forks: list[bool] = []  # for which the lock is held: one of another thread may
 
 def _before_fork() -> None:
     wait_for_imports()  # which may wait for the lock
-    global_compiler_lock.acquire()  # type: ignore[no-untyped-call]
+    compiler_lock.acquire()  # type: ignore[no-untyped-call]
     _forks.append(True)
 
 
 def _after_fork() -> None:
     if _forks:
         _forks.pop()
-        global_compiler_lock.release()  # type: ignore[no-untyped-call]
+        compiler_lock.release()  # type: ignore[no-untyped-call]
 
 
 if hasattr(os, "register_at_fork"):
@@ -93,137 +94,26 @@ def _inner(function: F, **options: Any) -> F:
     """A kernel that kernels call. A call from Python works too, by code that is compiled when it comes."""
     if config.DISABLE_JIT:  # type: ignore[attr-defined]
         return function
-    options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": InnerCompiler}
-    compiled = numba.njit(function, **OPTIONS, **options)
-    from_python = numba.njit(function, **OPTIONS)
-    compiled._insert = lambda *_, **__: None  # or Numba would jump to machine code that is not there
-    compiled._compile_for_args = lambda *_, **__: from_python
-    # A constant is compiled for as any other value of its type is, or all that gets one is compiled twice.
-    template = compiled.get_call_template
-    compiled.get_call_template = lambda args, kws: template(tuple(map(types.unliteral, args)), kws)
-    return compiled  # type: ignore[no-any-return]
-
-
-class InnerLibrary(JITCodeLibrary):
-    """The code of a kernel that kernels call: kept as the compiler's own language, for linking.
-
-    Numba would optimise it and turn it into machine code that nobody runs, together with all that it calls:
-    at every level of calls anew, half the time of compiling. The `entry` has it linked in and does so once.
-    Loops that were unrolled before would be copied to every place that calls, which then unrolls further.
-    """
-
-    def _optimize_functions(self, module: Any) -> None:
-        module.data_layout = self._codegen._data_layout
-
-    def _optimize_final_module(self) -> None:
-        pass
-
-    def _finalize_final_module(self) -> None:
-        self._finalize_dynamic_globals()  # type: ignore[no-untyped-call]
-        self._verify_declare_only_symbols()  # type: ignore[no-untyped-call]
-        self._finalized = True
-
-    def get_pointer_to_function(self, name: str) -> int:
-        """None: it has no machine code."""
-        self._ensure_finalized()  # type: ignore[no-untyped-call]
-        return 0
-
-    @property
-    def codegen(self) -> InnerLibrary:
-        """Where Numba calls `set_env`."""
-        return self
-
-    def set_env(self, name: str, environment: object) -> None:
-        """Nothing to set: kernels use no Python objects. (Code loaded from the disk has none either.)"""
-
-
-class EntryLibrary(JITCodeLibrary):
-    """The code of a kernel that Python calls: optimised once.
-
-    Numba does it twice, so that the first time brings together the reference counts of arrays, of which it
-    then removes pairs. Kernels have hardly any. And it leaves out what turns equal operations side by side
-    into one of vectors, which changes no result and makes products of small matrices twice as fast.
-    """
-
-    def _optimize_final_module(self) -> None:
-        passes, builder = self._codegen._module_pass_manager(slp_vectorize=True)  # type: ignore[no-untyped-call]
-        passes.run(self._final_module, builder)
-
-
-class KernelFlags(Flags):
-    """The flags of a kernel."""
-
-    def copy(self) -> Flags:
-        """What the functions that it calls inherit: one object for many kernels."""
-        return inherited_flags(bool(self.forceinline))
-
-
-class InheritedFlags(Flags):
-    """Flags that are told apart as objects.
-
-    Numba looks up every function that is called by the flags of the caller too, and hashes and compares
-    those option by option: a tenth of the time of compiling.
-    """
-
-    __eq__, __hash__ = object.__eq__, object.__hash__
-
-
-@functools.cache
-def inherited_flags(inlined: bool) -> Flags:
-    """The flags that functions called by an inlined kernel, or by another, inherit."""
-    flags = InheritedFlags()  # type: ignore[no-untyped-call]
-    cpu_target.options.parse_as_flags(flags, OPTIONS | {"forceinline": inlined})  # type: ignore[no-untyped-call]
-    return flags
-
-
-class EntryCompiler(Compiler):
-    """Numba's compiler, with an `EntryLibrary` for its result."""
-
-    def __init__(
-        self, typing: object, target: CPUContext, library: object, args: object, result: object,
-        flags: Flags, locals: object,
-    ) -> None:  # fmt: skip
-        library = EntryLibrary(target.codegen(), "entry")  # type: ignore[no-untyped-call]
-        library.enable_object_caching()  # type: ignore[no-untyped-call]
-        super().__init__(typing, target, library, args, result, KernelFlags(flags), locals)  # type: ignore[no-untyped-call]
-
-
-class InnerCompiler(Compiler):
-    """Numba's compiler, with an `InnerLibrary` for its result."""
-
-    def __init__(
-        self, typing: object, target: CPUContext, library: object, args: object, result: object,
-        flags: Flags, locals: object,
-    ) -> None:  # fmt: skip
-        library = InnerLibrary(target.codegen(), "inner")  # type: ignore[no-untyped-call]
-        super().__init__(typing, target, library, args, result, KernelFlags(flags), locals)  # type: ignore[no-untyped-call]
+    return compile_inner(function, options)
 
 
 def entry(function: F) -> F:
     """Compile `function` for calls from Python and keep its machine code on disk."""
     if config.DISABLE_JIT:  # type: ignore[attr-defined]
         return uncompiled(function)
-    options = OPTIONS | {
-        "no_cfunc_wrapper": True,
-        "pipeline_class": EntryCompiler,
-    }  # no code for calls from C
-    compiled = numba.njit(function, **options)
-    compiled._cache = KernelCache(function)
-    return compiled  # type: ignore[no-any-return]
+    return compile_entry(function, KernelCache(function))
 
 
 def is_kept(function: Callable[..., object], *arguments: object) -> bool:
     """Whether the machine code of an `entry` for such arguments is on disk; True where none is needed."""
-    if not isinstance(function, Dispatcher):
+    if not is_compiled(function):
         return True
-    compiled: Any = function
-    signature = tuple(map(compiled.typeof_pyval, arguments))
-    cache: KernelCache = compiled._cache
-    path = cache._path(cache._key(signature, compiled.targetctx.codegen()))
+    signature, cache = signature_of(function, arguments)
+    path = cache._path(cache._key(signature))
     return path is not None and path.exists()
 
 
-class KernelCache(_Cache):
+class KernelCache(CodeCache):
     """Machine code of one function on disk: a file for each signature, processor and state of the sources."""
 
     def __init__(self, function: Callable[..., object]) -> None:
@@ -246,35 +136,30 @@ class KernelCache(_Cache):
     def flush(self) -> None:
         """Nothing: files are named by what they hold, and an old one is never asked for."""
 
-    def load_overload(self, sig: Signature, target_context: CPUContext) -> CompileResult | None:
+    def load_overload(self, sig: Signature, target_context: Context) -> CompileResult | None:
         """The code for a signature, ready to run; None if it has to be compiled."""
         target_context.refresh()  # type: ignore[no-untyped-call]
-        key = self._key(sig, target_context.codegen())  # type: ignore[no-untyped-call]
+        key = self._key(sig)
         path = self._path(key)
         if path is None:
             return None
         try:
             payload = read_checked(path, key)
-            if payload is None:
-                return None
             # Written by this user or the administrator, and unchanged since: see `read_checked`.
-            parts = pickle.loads(payload)  # nosec B301
-            rebuilt: CompileResult = CompileResult._rebuild(target_context, *parts)  # type: ignore[no-untyped-call]
+            return None if payload is None else load_code(target_context, payload)
         except Exception:  # written by us, yet of no use here, such as a module that is gone: compile it
             return None
-        return rebuilt
 
     def save_overload(self, sig: Signature, data: CompileResult) -> None:
         """Keep the code of a signature, if there is a place for it."""
-        key = self._key(sig, data.codegen)
+        key = self._key(sig)
         path = self._path(key)
-        if path is None or data.library.has_dynamic_globals:  # type: ignore[attr-defined]
-            return
-        write_checked(path, key, dumps(data._reduce()))  # type: ignore[no-untyped-call]
+        content = None if path is None else dump_code(data)
+        if path is not None and content is not None:
+            write_checked(path, key, content)
 
-    def _key(self, signature: Signature | tuple[Any, ...], codegen: CPUCodegen) -> bytes:
-        magic = codegen.magic_tuple()  # type: ignore[no-untyped-call]
-        return repr((self._function, repr(signature), magic, foreign_sources(signature))).encode()
+    def _key(self, signature: Signature | tuple[Any, ...]) -> bytes:
+        return repr((self._function, repr(signature), processor(), foreign_sources(signature))).encode()
 
     def _path(self, key: bytes) -> Path | None:
         folder = cache_folder() if self._enabled else None
@@ -340,17 +225,17 @@ def target() -> str:
     Two machines of which these differ may round differently, as one multiplies and adds in one step.
     `NUMBA_CPU_NAME` and `NUMBA_CPU_FEATURES` pin both.
     """
-    _, name, features = cpu_target.target_context.codegen().magic_tuple()
+    _, name, features = processor()
     return f"{name} {hashlib.sha256(features.encode()).hexdigest()[:8]}"
 
 
 @functools.cache
 def package_sources() -> str:
-    """A hash of every file of the package that holds kernels (those that import this module)."""
+    """A hash of every file of the package that holds kernels (those that import this module) or compiles."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         text = path.read_bytes()
-        if b"kalmanbandits.compilation" in text:
+        if b"kalmanbandits.compilation" in text or path.name == "numba_internals.py":
             digest.update(text)
     return digest.hexdigest()
 

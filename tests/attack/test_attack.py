@@ -6,7 +6,7 @@ import pytest
 
 from attack import TARGETS, attack
 
-CASES = 40
+CASES = 20
 
 
 @pytest.mark.parametrize("target", TARGETS)

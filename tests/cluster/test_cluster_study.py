@@ -16,7 +16,8 @@ from cluster_worlds import ROUNDS, Watcher, kill, pids, processes, spread_study,
 
 from kalmanbandits.backtesting import backtest, recommend
 from kalmanbandits.cli import answer
-from kalmanbandits.cluster import open_cluster
+from kalmanbandits.cluster import crew as crews
+from kalmanbandits.cluster import open_cluster, opening
 from kalmanbandits.cluster.crew import Crew
 from kalmanbandits.cluster.order import Order, World
 from kalmanbandits.errors import ClusterError, InvalidArgument, InvalidType
@@ -31,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "studies"))
 from study_worlds import chunk_files, contents
 
 CHUNKS = 36
+AT_ONCE = {"distributed.deploy.lost-worker-timeout": "10ms"}
 COMMAND = Path(sys.executable).with_name("kalmanbandits")
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -42,7 +44,10 @@ def _blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[object]:
-    with open_cluster("local:2") as made:
+    import dask
+
+    # As on a busy machine, where a worker that was killed comes back later than Dask waits for it.
+    with dask.config.set(AT_ONCE), open_cluster("local:2") as made:
         yield made
 
 
@@ -113,6 +118,19 @@ def test_a_killed_worker_and_then_all_at_once(client, truth, tmp_path: Path) -> 
         assert contents(tmp_path / name) == truth
         # The other worker may end the study before the scheduler notices the loss; with none it cannot.
         assert name == "one" or watcher.crews[-1].lost >= 1
+
+
+def test_a_worker_that_does_not_come_back_ends_the_run(
+    truth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "RETURN", AT_ONCE)
+    monkeypatch.setattr(crews, "ALONE", 0.5)
+    with open_cluster("local:1") as client:
+        watcher = Watcher(0.2, lambda: kill(pids(client)[0]))
+        with pytest.raises(ClusterError, match="all workers on this machine have ended"):
+            run_study(spread_study(), tmp_path, client=client, progress=watcher)
+    run_study(spread_study(), tmp_path)
+    assert contents(tmp_path) == truth
 
 
 def test_ctrl_c_keeps_what_is_done(client, truth, tmp_path: Path) -> None:

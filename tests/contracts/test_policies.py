@@ -67,7 +67,7 @@ TABLE = [
     KalmanUCB(SYSTEM),
     KalmanThompson(SYSTEM),
     KalmanLookahead(SYSTEM),
-    KalmanLookahead(random_stable(arms=4, dimension=4, spectral_radius=0.95, seed=4)),
+    KalmanLookahead(random_stable(arms=3, dimension=3, spectral_radius=0.95, seed=4)),
 ]
 
 
@@ -217,3 +217,18 @@ class TestClassesOfUsers:
 
         with pytest.raises(InvalidType, match="must list numbers, got object for 'things'"):
             kb.Agent(Hoarder(arms=2))
+
+    @pytest.mark.parametrize(
+        "listed",
+        [None, "mean", [("mean",)], [("mean", "f7")], [("mean", "f8", 2.5)], [("a", "f8", (2,), 1)]],
+    )
+    def test_fields_that_are_none_are_shown(self, listed):
+        @dataclass(frozen=True, kw_only=True)
+        class Listed(Policy):
+            arms: int
+
+            def fields(self):
+                return listed
+
+        with pytest.raises(InvalidType, match=r"Listed\.fields\(\) must list fields such as .*, got "):
+            Listed(arms=2).memory()

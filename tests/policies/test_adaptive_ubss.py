@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import pickle
 from statistics import NormalDist
@@ -13,6 +14,7 @@ from plain_units import PlainLevels, PlainUnits
 
 from kalmanbandits import Agent, simulate
 from kalmanbandits.errors import InvalidArgument
+from kalmanbandits.learning.shrinkage import shrunk_fields
 from kalmanbandits.policies import UBSS, AdaptiveUBSS, LinearThompson, adaptive_ubss
 from kalmanbandits.policies.verbs import learn_once
 from kalmanbandits.studies.document.spec import parse_study
@@ -208,6 +210,43 @@ def test_many_arms_get_fewer_windows():
         assert policy.dtype().itemsize < 2**30
     with pytest.raises(InvalidArgument, match=r"AdaptiveUBSS must have a memory of at most 1 GiB"):
         AdaptiveUBSS(arms=20_000)
+
+
+@pytest.mark.parametrize(("arms", "longest"), [(1, 1), (2, 3), (5, 2)])
+def test_the_size_of_the_models_is_that_of_their_fields(arms, longest):
+    fields = np.dtype(shrunk_fields(arms, longest))
+    assert adaptive_ubss.models_size(arms, longest) == sum(
+        fields[name].itemsize for name in ("V", "b", "N", "last")
+    )
+
+
+def test_an_added_arm_leaves_every_model_where_its_code_is():
+    memory, rng = AUTO.memory(), np.random.default_rng(6)
+    for t, arm in enumerate(rng.integers(0, 2, 300)):  # a wave: two rewards predict the next
+        learn_once(memory, int(arm), 3 * math.sin(t / 2 + arm) + 0.1 * float(rng.standard_normal()))
+    grown = AUTO.grow(memory, AdaptiveUBSS(arms=3))
+    old, new, moved = memory[0], grown[0], 0
+    assert new["window"] == old["window"] > 1
+    for s in range(1, 5):
+        for actions in itertools.product(range(2), repeat=s):
+            # The sequences of window 1 come first, then those of window 2, …, each in the order of its code.
+            here, there = (
+                sum(k**i for i in range(1, s)) + sum(a * k**i for i, a in enumerate(reversed(actions)))
+                for k in (2, 3)
+            )
+            for name in ("V", "b", "N", "last"):
+                np.testing.assert_array_equal(new[name][there, :2], old[name][here])
+            assert new["visits"][there] == old["visits"][here] > 0
+            moved += old["visits"][here]
+    assert new["visits"].sum() == moved
+    assert new["N"].sum() == old["N"].sum()
+    assert (new["N"][:, 2] == 0).all()
+    for name in ("pulls", "mean", "v", "played", "refused"):
+        np.testing.assert_array_equal(new[name][:2], old[name])
+    for name in ("Xi", "loss", "seen", "width", "unit", "level", "plain", "squares", "weight", "centred"):
+        np.testing.assert_array_equal(new[name], old[name])
+    last = [int(old["code"]) // 2**i % 2 for i in (3, 2, 1, 0)]
+    assert new["code"] == sum(a * 3**i for i, a in enumerate(reversed(last)))
 
 
 def test_an_added_arm_that_costs_a_window_leaves_the_shorter_ones_as_they_were(monkeypatch):

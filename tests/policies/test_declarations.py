@@ -11,6 +11,7 @@ from kalmanbandits.policies import (
     ARUCB,
     KFMANB,
     LARL,
+    POLICIES,
     UBSS,
     UCB,
     AdaptiveUBSS,
@@ -97,6 +98,23 @@ def test_a_policy_declares(policy, text, deterministic, free, not_promised):
         assert policy.level_free == free
     assert set(policy.unpromised) == not_promised
     assert policy.rounding < 1e-6
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DiscountedUCB(arms=2, discount=0.95, xi=0.02, scale=None)",
+        "DiscountedThompson(arms=2, discount=0.98, scale=None)",
+        "SlidingWindowThompson(arms=2, window=50, scale=None)",
+        "KFMANB(arms=2, observation=0.1, transition=0.01, scale=None)",
+        "Rexp3(arms=2, batch=1000, gamma=0.2)",
+        "LinearThompson(arms=2, window=2, v=0.3)",
+        "AdaptiveUBSS(arms=2, delta_e=0.1)",
+    ],
+)
+def test_defaults_are_those_that_were_tuned(text):
+    """Made inside the test: `TABLE` is made before `make mutate` changes anything."""
+    assert repr(POLICIES[text.partition("(")[0]](arms=2)) == text
 
 
 def test_a_memory_too_short_to_compare_the_arms_promises_nothing():

@@ -80,19 +80,23 @@ def test_sliding_window_thompson_draws_from_the_posterior_of_the_window(window):
                 agrees(told[t, a], seen.mean() + rewards[:t][came].std() / math.sqrt(len(seen)) * draw(t, a))
 
 
-def test_kf_manb_filters_a_random_walk_for_each_arm():
-    spec = KFMANB(arms=K, observation=0.5, transition=0.05, scale=2.0)
-    arms, rewards, told = play(spec, gaps=True)
-    mu, P = np.zeros(K), np.full(K, math.inf)  # in the unit of rewards
-    r, q = 0.5 * 4, 0.05 * 4
+@pytest.mark.parametrize("scale", [None, 2.0])
+def test_kf_manb_filters_a_random_walk_for_each_arm(scale):
+    r, q = 0.5, 0.05
+    arms, rewards, told = play(KFMANB(arms=K, observation=r, transition=q, scale=scale), gaps=True)
+    mu, v = np.zeros(K), np.full(K, math.inf)  # v in units of the squared scale
     for t, (arm, reward) in enumerate(zip(arms, rewards, strict=True)):
+        came = rewards[:t][~np.isnan(rewards[:t])]
         for a in range(K):
-            agrees(told[t, a], mu[a] + math.sqrt(P[a]) * draw(t, a) if P[a] < math.inf else math.inf)
-        P = P + q
+            if v[a] == math.inf:
+                assert told[t, a] == math.inf
+            else:
+                agrees(told[t, a], mu[a] + (scale or came.std()) * math.sqrt(v[a]) * draw(t, a))
+        v = v + q
         if not math.isnan(reward):
-            K_ = 1.0 if P[arm] == math.inf else P[arm] / (P[arm] + r)
-            mu[arm] += K_ * (reward - mu[arm])
-            P[arm] = r if P[arm] == math.inf else (1 - K_) * P[arm]
+            gain = 1.0 if v[arm] == math.inf else v[arm] / (v[arm] + r)
+            mu[arm] += gain * (reward - mu[arm])
+            v[arm] = r if v[arm] == math.inf else (1 - gain) * v[arm]
 
 
 @pytest.mark.parametrize(("unit", "level"), [(1.0, 0.0), (0.01, 0.0), (1.0, -20.0)])

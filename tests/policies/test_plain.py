@@ -12,6 +12,7 @@ import pytest
 from kalmanbandits.agent import Agent
 from kalmanbandits.errors import InvalidArgument, InvalidType
 from kalmanbandits.policies import UCB, PlainPolicy, SlidingWindowUCB
+from kalmanbandits.policies.verbs import learn_once, skip_once
 from kalmanbandits.simulation import Clairvoyant, simulate
 from kalmanbandits.systems import Replay, rotation
 from kalmanbandits.testing import ContractViolation, check_policy
@@ -60,6 +61,37 @@ class EpsilonGreedy(PlainPolicy):
 
     def skip(self, memory: Any, arm: int) -> None:
         memory["skipped"] += 1
+
+
+def test_a_plan_follows_each_reward_and_each_gap():
+    policy = EpsilonGreedy(arms=3, epsilon=0.3)
+    memory = policy.memory()
+    np.testing.assert_allclose(memory["plan"][0], [0.8, 0.1, 0.1])  # all means are 0: the first is the best
+    assert learn_once(memory, 2, 3.0)  # it wants attention
+    policy.attend(memory)
+    assert memory["mean"][0].tolist() == [0.0, 0.0, 3.0]
+    np.testing.assert_allclose(memory["plan"][0], [0.1, 0.1, 0.8])
+    assert skip_once(memory, 1)
+    policy.attend(memory)
+    assert memory["mean"][0].tolist() == [0.0, 0.0, 3.0]
+    assert memory["skipped"][0] == 1
+    assert learn_once(memory, 2, -9.0)
+    policy.attend(memory)
+    assert memory["mean"][0].tolist() == [0.0, 0.0, -3.0]
+    np.testing.assert_allclose(memory["plan"][0], [0.8, 0.1, 0.1])
+
+
+@pytest.mark.parametrize(("field", "largest"), [("drawn", 1), ("happened", 2), ("arm", 2)])
+def test_a_memory_holds_what_the_library_can_have_written(field, largest):
+    policy = PlainUCB(arms=3)
+    for value in range(-1, largest + 2):
+        memory = policy.memory()
+        memory[field] = value
+        if 0 <= value <= largest:
+            policy.check_memory(memory)
+        else:
+            with pytest.raises(InvalidArgument, match=rf"memory\['{field}'\] must .*the record is damaged"):
+                policy.check_memory(memory)
 
 
 @dataclass(frozen=True, kw_only=True)

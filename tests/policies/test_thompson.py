@@ -19,18 +19,20 @@ from kalmanbandits.systems import rotation
 SEED = 4
 
 
-def test_linear_thompson_draws_around_the_predictions_of_ubss():
+@pytest.mark.parametrize("wave", [3.0, 0.0], ids=["models predict", "levels alone"])
+def test_linear_thompson_draws_around_the_predictions_of_ubss(wave):
     """Given the same rounds both hold the same models; the index is a draw with v times the deviation."""
     thompson, ubss = (
         Agent(LinearThompson(arms=2, v=0.7), SEED),
         Agent(UBSS(arms=2, delta_e=math.exp(-0.5)), SEED),
     )
-    rng, drawn = np.random.default_rng(0), 0
+    rng, drawn, plain = np.random.default_rng(0), 0, 0
     for t in range(300):
         told, other = thompson.explain(), ubss.explain()  # with this δ_e the bonus is one deviation
         arm = thompson.select()
         np.testing.assert_array_equal(told.prediction, other.prediction)
         v = 1.0 if ubss.memory["plain"] else 0.7
+        plain += int(ubss.memory["plain"])
         for a in range(2):
             if np.isfinite(told.prediction[a]):
                 drawn += 1
@@ -42,10 +44,24 @@ def test_linear_thompson_draws_around_the_predictions_of_ubss():
             ubss.select(available=[arm])
             ubss.skip()
             continue
-        reward = float(3 * math.sin(t / 3 + arm) + rng.standard_normal())
+        reward = float(wave * math.sin(t / 3 + arm) + 2 * arm + rng.standard_normal())
         thompson.update(arm, reward)
         ubss.update(ubss.select(available=[arm]), reward)
     assert drawn > 400
+    assert plain > 100 if wave == 0 else plain < 100
+
+
+def test_where_levels_decide_linear_thompson_tries_a_new_arm_first():
+    agent, rng = Agent(LinearThompson(arms=2), SEED), np.random.default_rng(1)
+    for _ in range(200):
+        arm = agent.select()
+        agent.update(arm, float(arm + rng.standard_normal()))
+    assert agent.memory["plain"]
+    assert agent.add_arm() == 2
+    told = agent.explain()
+    assert np.isfinite(told.index[:2]).all()
+    assert told.index[2] == told.uncertainty[2] == math.inf
+    assert agent.select() == 2
 
 
 def test_kalman_thompson_draws_one_state_for_all_arms():

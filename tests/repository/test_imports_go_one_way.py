@@ -15,6 +15,7 @@ LINE = (
     "durability",
     "pool",
     "uncompiled",
+    "numba_internals",
     "compilation",
     "streams",
     "statistics",

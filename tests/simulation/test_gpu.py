@@ -107,7 +107,7 @@ def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(gpu, "importlib", SimpleNamespace(util=SimpleNamespace(find_spec=str)))
     monkeypatch.setattr(gpu, "cuda", SimpleNamespace(is_available=lambda: True))
-    monkeypatch.setattr(gpu, "load_compiler", missing)
+    monkeypatch.setattr(gpu, "load_gpu_compiler", missing)
     assert "numba-cuda[cu13]" in gpu._fault.__wrapped__()
 
 

@@ -103,7 +103,7 @@ def test_a_kernel_comes_back_with_its_machine_code(folder: Path, monkeypatch: py
     kind = gpu_kernel.Kind(spec.kernel, spec.dtype(), env.dtype, 4, 2, "float64", False, "shared", 32)
     with compiling(KERNELS[spec.kernel], "float64", (9, 0)) as rules:
         source = gpu_kernel.build(kind, rules.device_function)
-        kernel = dispatcher._Kernel(source, gpu_kernel.signature(kind.env, kind.precision).args)
+        kernel = dispatcher._Kernel(source, gpu_kernel.signature(kind.env, kind.precision))
     cache = GpuKernelCache(spec.kernel, kind)
     cache.save_overload(None, kernel)
     loaded = cache.load_overload(None, None)

@@ -31,7 +31,7 @@ from kalmanbandits.compilation import cache_folder
 from kalmanbandits.identification.arrays import cells_of, parameters, workspace
 from kalmanbandits.identification.search import CORRELATED, CURRENT, MODELS, Fits, Search, draw_model
 from kalmanbandits.policies.learned_kalman import LearnedKalman
-from kalmanbandits.policies.learned_kalman_kernel import prepare_once
+from kalmanbandits.policies.learned_kalman_kernel import catch_up
 from kalmanbandits.policies.spec import Policy, Spec, is_ours
 from kalmanbandits.pool import WATCH
 from kalmanbandits.simulation.cpu import compile_rounds, rounds_are_kept
@@ -124,7 +124,7 @@ class Ahead:
         """Compile the rounds of a policy, and what precedes the steps of a fit."""
         compile_rounds(one_run(self.work.table.whole, policy, 0, 0))
         if isinstance(policy, LearnedKalman):
-            prepare_once(policy.memory())
+            catch_up(policy.memory(), 0, False)
             small_search().begin(CORRELATED)
 
     def _collect(self, player: Player) -> None:

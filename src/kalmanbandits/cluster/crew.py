@@ -26,6 +26,7 @@ PAUSE, WATCH, POLL = 0.05, 0.1, 1.0  # seconds between looks at results, at prog
 # Workers that may die with a task in hand before that counts as the task's fault. Dask's own limit is 3,
 # which innocent tasks reach where workers are often killed.
 MOST_KILLED = 30
+ALONE = 60.0  # seconds after which nobody waits for processes of this machine that have ended for good
 PACKAGE = "kalmanbandits"
 MOST_NAMED, TRIES = 10, 20
 
@@ -71,6 +72,7 @@ class Crew:
         self._begun: set[str] = set()
         self._lost = self._repeated = self.compiled = 0
         self._polled = self._watched = 0.0
+        self._hopeful = time.monotonic()  # when a worker was last there, or could still come
         self._in_flight: _InFlight[Any] | None = None
 
     @property
@@ -187,6 +189,10 @@ class Crew:
         for address in set(self._slots) - alive:
             del self._slots[address]
             self._lost += 1
+        if alive or not _ended(self.client):
+            self._hopeful = time.monotonic()
+        elif time.monotonic() - self._hopeful > ALONE:
+            raise ClusterError("all workers on this machine have ended (run it again: what is done is kept)")
         if alive and alive <= set(self._refused):
             raise ClusterError(f"no worker is fit: {listed([self._refused[each] for each in sorted(alive)])}")
 
@@ -214,6 +220,16 @@ class Crew:
             yield
         except (OSError, CommClosedError) as error:
             raise gone(self.client) from error
+
+
+def _ended(client: Client) -> bool:
+    """Whether the workers were processes of this machine, and none of them will be started again."""
+    from distributed import LocalCluster
+
+    cluster = client.cluster
+    if not isinstance(cluster, LocalCluster):
+        return False  # others may come from elsewhere at any time
+    return all(worker.status.name in ("closed", "failed") for worker in list(cluster.workers.values()))
 
 
 class _InFlight(Generic[T]):

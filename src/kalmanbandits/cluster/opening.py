@@ -7,7 +7,7 @@ import inspect
 import logging
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,9 @@ NEEDS = 'needs Dask (pip install ".[cluster]" in a checkout)'
 ANSWER = 10.0  # seconds in which a scheduler answers
 FORMS = "tcp://scheduler:8786, local:4 or slurm.yaml"
 MOST_LOCAL = 1024
+# Of processes on this machine: one that was lost is started again, which takes as long as it takes on a busy
+# machine. After this time Dask would end it for good. (Jobs of a queueing system are asked for anew.)
+RETURN = {"distributed.deploy.lost-worker-timeout": "1 hour"}
 # Of schedulers and workers that are started here. Profiles would show one kernel, at some percent of a core.
 SETTINGS = {
     "distributed.scheduler.allowed-failures": MOST_KILLED,
@@ -77,21 +80,21 @@ def open_cluster(where: str) -> AbstractContextManager[Client]:
         workers = int(match[1])
         if not 1 <= workers <= MOST_LOCAL:
             raise InvalidArgument(f"cluster must be local:1 … local:{MOST_LOCAL}, got {where}")
-        return _started(lambda: _local(workers))
+        return _started(lambda: _local(workers), RETURN)
     if where.endswith((".yaml", ".yml")):
         return _started(lambda: _queued(Path(where)))
     raise InvalidArgument(f"cluster must be {FORMS}, got {shown(where)}")
 
 
 @contextlib.contextmanager
-def _started(make: Callable[[], Cluster]) -> Iterator[Client]:
-    """A client of a cluster that is started here."""
+def _started(make: Callable[[], Cluster], meanwhile: Mapping[str, str] | None = None) -> Iterator[Client]:
+    """A client of a cluster that is started here; some settings hold as long as it is there."""
     import dask
 
     with dask.config.set(SETTINGS):
         cluster = make()
     try:
-        with _client(cluster) as client:
+        with dask.config.set(meanwhile or {}), _client(cluster) as client:
             yield client
     finally:
         with contextlib.suppress(Exception):

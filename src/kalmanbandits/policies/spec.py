@@ -190,13 +190,26 @@ class Spec:
         list of tuple
             As `fields()`, with the kernel's name and `pulls` in front.
         """
-        return [(self.kernel, "i8"), ("pulls", "i8", (self.arms,)), *self.fields()]
+        own = self.fields()
+        if not isinstance(own, (list, tuple)):
+            raise self._no_field(own)
+        return [(self.kernel, "i8"), ("pulls", "i8", (self.arms,)), *own]
+
+    def _no_field(self, found: object) -> InvalidType:
+        return InvalidType(
+            f"{type(self).__name__}.fields() must list fields such as ('mean', 'f8') and "
+            f"('sum', 'f8', (arms,)), got {shown(found)}"
+        )
 
     def check_size(self) -> None:
         """Refuse parameters whose memory would be larger than 1 GiB, before anything asks for it."""
         size = 0
         for field in self.layout():
-            size += np.dtype(field[1]).itemsize * math.prod(field[2] if len(field) == 3 else ())
+            try:
+                _, kind, *shape = field
+                size += np.dtype(kind).itemsize * math.prod(*shape or [()])
+            except (TypeError, ValueError) as error:
+                raise self._no_field(field) from error
         if size > LARGEST:
             large = f"{size / 2**30:,.1f} GiB" if size < 2**80 else f"2^{size.bit_length() - 31} GiB"
             raise InvalidArgument(

@@ -21,11 +21,12 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from kalmanbandits.errors import InvalidArgument
+from kalmanbandits.numba_internals import load_gpu_compiler
 from kalmanbandits.policies.verbs import KERNELS, never
 from kalmanbandits.pool import run_threads
 from kalmanbandits.simulation.batch import Batch, Kept
 from kalmanbandits.simulation.cpu import available_cores
-from kalmanbandits.simulation.gpu_compiler import SIMULATED, cuda, load_compiler
+from kalmanbandits.simulation.gpu_compiler import SIMULATED, cuda
 from kalmanbandits.simulation.gpu_groups import Group, group_policies
 from kalmanbandits.simulation.gpu_kernel import compiled_finish, load
 from kalmanbandits.simulation.gpu_lane import Lane, Segment, Uploaded
@@ -67,7 +68,7 @@ def _fault() -> str:
     if not cuda.is_available():
         return "no NVIDIA GPU or no driver was found"
     try:
-        load_compiler()
+        load_gpu_compiler()
     except Exception as error:
         return f"no CUDA compiler, numba-cuda[cu12] or numba-cuda[cu13] by the driver's version: {error}"
     return ""

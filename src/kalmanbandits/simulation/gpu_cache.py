@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import pickle
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from kalmanbandits.compilation import FOREIGN, cache_folder, read_checked, write_checked
+from kalmanbandits.numba_internals import dump_gpu_kernel, gpu_compiler_version, load_gpu_kernel
 
 
 class GpuKernelCache:
@@ -41,23 +41,15 @@ class GpuKernelCache:
             if not payload:
                 return None
             # Written by this user or the administrator, and unchanged since: see `read_checked`.
-            return _kernel_class()._rebuild(**pickle.loads(payload))  # nosec B301
+            return load_gpu_kernel(payload)
         except Exception:  # whatever is wrong with the file, the kernel can be compiled
             return None
 
     def save_overload(self, signature: object, kernel: Any) -> None:
         """Keep a kernel with its machine code."""
         path, key = self.place()
-        if path is None:
-            return
-        library, serialize = kernel.library, importlib.import_module("numba.cuda.serialize")
-        library.get_cubin()  # numba-cuda makes it when a kernel is first launched: now it goes to disk
-        source, library._llvm_strs = (
-            library.llvm_strs,
-            [],
-        )  # nine tenths of it, and needed for other GPUs only
-        write_checked(path, key, serialize.dumps(kernel._reduce_states()))
-        library._llvm_strs = source
+        if path is not None:
+            write_checked(path, key, dump_gpu_kernel(kernel))
 
     def place(self) -> tuple[Path | None, bytes]:
         """The file of this kernel on the current GPU, if there is a folder for it, and its key."""
@@ -72,7 +64,8 @@ class GpuKernelCache:
 def gpu_sources() -> str:
     """A hash of the files that make GPU kernels of the package's own, which `cache_folder` knows already."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("gpu*.py")):
+    here = Path(__file__).parent
+    for path in (*sorted(here.glob("gpu*.py")), here.parent / "numba_internals.py"):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -80,8 +73,7 @@ def gpu_sources() -> str:
 @cache
 def gpu_versions() -> tuple[object, ...]:
     """The versions of what compiles."""
-    runtime: Any = importlib.import_module("numba.cuda.cudadrv.runtime").runtime
-    return version("numba-cuda"), version("llvmlite"), runtime.get_version()
+    return version("numba-cuda"), version("llvmlite"), gpu_compiler_version()
 
 
 def capability() -> tuple[int, int]:
@@ -89,7 +81,3 @@ def capability() -> tuple[int, int]:
     cuda: Any = importlib.import_module("numba.cuda")
     major, minor = cuda.get_current_device().compute_capability
     return int(major), int(minor)
-
-
-def _kernel_class() -> Any:
-    return importlib.import_module("numba.cuda.dispatcher")._Kernel

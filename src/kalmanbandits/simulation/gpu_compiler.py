@@ -10,8 +10,6 @@ The kernels are those of the CPU, unchanged. For the length of one compilation t
 * in single precision, wherever Numba would compute in float64 it computes in float32: literals, quotients of
   integers, products of an integer and a float32. So no kernel needs to know of single precision. Quotients
   and roots are the GPU's quick ones, right to two units in the last place.
-
-numba-cuda has no public place for such rules: they are put on its contexts and taken off again.
 """
 
 from __future__ import annotations
@@ -21,15 +19,14 @@ import functools
 import importlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from types import FunctionType, SimpleNamespace
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba.core import config, types
-from numba.core.compiler_lock import global_compiler_lock
-from numba.core.dispatcher import Dispatcher
+from numba import config, types
 
+from kalmanbandits.numba_internals import gpu_compilation, gpu_intrinsic, is_compiled
 from kalmanbandits.policies import verbs
 from kalmanbandits.streams import inverse_normal_pieces
 from kalmanbandits.streams import normal_from_word as cpu_normal_from_word
@@ -45,12 +42,6 @@ with warnings.catch_warnings():
 Source = Callable[..., Any]  # a kernel, or a function that kernels call
 
 SIMULATED = bool(config.ENABLE_CUDASIM)  # type: ignore[attr-defined]
-
-
-def load_compiler() -> None:
-    """Load the library that compiles for GPUs: numba-cuda comes without it."""
-    importlib.import_module("numba.cuda.cudadrv.nvvm").NVVM()
-
 
 # Of the inverse normal, an octave. 8 are within 2e-7; computing a cubic in float32 is up to 5e-7 off anyway.
 PIECES = {"float64": 32, "float32": 8}
@@ -82,8 +73,7 @@ def instruction(text: str, results: int) -> Source:
 
         return kind(types.uint32, types.uint32), generate
 
-    made_known: Source = importlib.import_module("numba.cuda.extending").intrinsic(made)
-    return made_known
+    return gpu_intrinsic(made)
 
 
 if not SIMULATED:
@@ -156,7 +146,7 @@ class Rules:
 
     def value(self, value: object) -> object:
         """What stands for a global value of the source."""
-        compiled = isinstance(value, Dispatcher) and value not in self.functions.values()
+        compiled = is_compiled(value) and value not in self.functions.values()
         ours = isinstance(value, FunctionType) and value.__module__.startswith("kalmanbandits.")
         if callable(value) and (compiled or ours):
             return self.device_function(value)
@@ -195,38 +185,6 @@ def compiling(
 
     With a `capability` no GPU is asked for its own.
     """
-    dispatcher: Any = importlib.import_module("numba.cuda.dispatcher")
-    nvvm: Any = importlib.import_module("numba.cuda.cudadrv.nvvm")
-    cuda_target = importlib.import_module("numba.cuda.descriptor").cuda_target
     rules = Rules(kernel, precision)
-    typing, target = cuda_target.typing_context, cuda_target.target_context
-    value_type, function_type = typing.resolve_value_type, typing.resolve_function_type
-    unify, constant_array = typing.unify_types, target.make_constant_array
-
-    def in_global_memory(builder: ir.IRBuilder, kind: types.Type, values: object) -> object:
-        space, nvvm.ADDRSPACE_CONSTANT = nvvm.ADDRSPACE_CONSTANT, nvvm.ADDRSPACE_GLOBAL
-        try:
-            array = constant_array(builder, kind, rules.value(values))
-        finally:
-            nvvm.ADDRSPACE_CONSTANT = space
-        for variable in builder.module.global_values:
-            if variable.name.startswith("_cudapy_cmem"):
-                variable.align = 16  # so that a row of the table is read by one instruction
-        return array
-
-    device, compile_ir = dispatcher.get_current_device, nvvm.compile_ir
-    with global_compiler_lock:
-        if capability is not None:
-            dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=capability)
-        typing.resolve_value_type = lambda value: rules.type(value_type(rules.value(value)))
-        typing.resolve_function_type = functools.partial(rules.signature, function_type)
-        typing.unify_types = lambda *found: rules.type(unify(*found))
-        target.make_constant_array = in_global_memory
-        if rules.narrow:
-            nvvm.compile_ir = functools.partial(compile_ir, ftz=True, prec_div=False, prec_sqrt=False)
-        try:
-            yield rules
-        finally:
-            del typing.resolve_value_type, typing.resolve_function_type, typing.unify_types
-            del target.make_constant_array
-            dispatcher.get_current_device, nvvm.compile_ir = device, compile_ir
+    with gpu_compilation(rules, capability):
+        yield rules

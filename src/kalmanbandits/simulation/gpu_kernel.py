@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numba.core import types
-from numba.core.typing.templates import Signature
 from numpy.typing import DTypeLike
 
+from kalmanbandits.numba_internals import compile_gpu_kernel, load_on_gpu
 from kalmanbandits.policies.verbs import KERNELS, learn, peek, select
 from kalmanbandits.simulation.environment import advance, look, start
 from kalmanbandits.simulation.gpu_cache import GpuKernelCache
@@ -31,8 +31,6 @@ from kalmanbandits.streams import MEASUREMENT, PROCESS, normal_from_word, philox
 
 class GpuKernel(Protocol):
     """A compiled kernel: `kernel[blocks, threads, stream](*arguments)` launches it."""
-
-    overloads: Mapping[object, Any]
 
     def __getitem__(self, sizes: tuple[object, ...]) -> Callable[..., None]:
         """Set the sizes of a launch."""
@@ -222,18 +220,18 @@ def block_type(dtype: DTypeLike, dimensions: int) -> types.Array:
     return types.Array(from_dtype(np.dtype(dtype)), dimensions, "C")
 
 
-def signature(env_type: np.dtype[np.void], precision: str) -> Signature:
+def signature(env_type: np.dtype[np.void], precision: str) -> tuple[types.Type, ...]:
     """The types of the arguments of the kernel that plays."""
     word, real, block = word_type(precision), np.dtype(precision), block_type
     work = (block(env_type, 1), block(word, 2), block(np.int32, 1), block(np.uint64, 1))
     where = (block(word, 2), block(np.int64, 1), block(real, 2), block(real, 3), block(np.int32, 3))
-    return types.void(*work, types.int64, types.int64, *where, block(np.int32, 2), block(real, 2))
+    return (*work, types.int64, types.int64, *where, block(np.int32, 2), block(real, 2))
 
 
-def finish_signature(precision: str) -> Signature:
+def finish_signature(precision: str) -> tuple[types.Type, ...]:
     """The types of the arguments of the kernel that adds up."""
     sums, counts = block_type(precision, 3), block_type(np.int32, 3)
-    return types.void(sums, counts, block_type(np.float64, 2), block_type(np.int64, 2))
+    return sums, counts, block_type(np.float64, 2), block_type(np.int64, 2)
 
 
 class Kind(NamedTuple):
@@ -279,20 +277,17 @@ def compiled_finish(precision: str) -> GpuKernel:
     return _kept_on_disk(make_finish(), "finish", precision, finish_signature(precision))
 
 
-def _kept_on_disk(source: Source, name: str, key: object, types_of_arguments: Signature) -> GpuKernel:
+def _kept_on_disk(source: Source, name: str, key: object, arguments: tuple[types.Type, ...]) -> GpuKernel:
     """Compile a kernel, or load it if its machine code is on disk."""
-    dispatcher = cuda.jit(source)
-    dispatcher._cache = GpuKernelCache(name, key)
-    dispatcher.compile(types_of_arguments.args)
-    kernel: GpuKernel = dispatcher
+    kernel: GpuKernel = cuda.jit(source)
+    compile_gpu_kernel(kernel, GpuKernelCache(name, key), arguments)
     return kernel
 
 
 def load(kernel: GpuKernel) -> None:
-    """Have a compiled kernel on the current GPU: threads that loaded it at the same time would collide."""
+    """Have a compiled kernel on the current GPU before several threads ask for it."""
     if not SIMULATED:
-        for overload in kernel.overloads.values():
-            overload.bind()
+        load_on_gpu(kernel)
 
 
 def assembly(kind: Kind, capability: tuple[int, int] = (9, 0)) -> str:

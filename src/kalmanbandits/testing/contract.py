@@ -122,10 +122,11 @@ def gaps_are_alike_in_batch_and_online(policy: Policy) -> None:
     if policy.arms < 2:
         return
     table[np.random.default_rng(1).random(table.shape) < 0.2] = np.nan
-    result = simulate(Replay(table), {"it": policy}, runs=1, seed=6, trace=True)
+    replay = Replay(table)
+    result = simulate(replay, {"it": policy}, runs=1, seed=6, trace=True)
     agent = Agent(policy, seed=6)
     for t, arm in enumerate(result.choice.values[0, 0]):
-        online = agent.select()
+        online = agent.select(available=np.flatnonzero(~replay.off[t]))  # off before its first value
         require(online == arm, policy, f"round {t + 1}: online chose {online}, in batch it chose {arm}")
         if np.isnan(table[t, arm]):
             agent.skip()

@@ -1,0 +1,302 @@
+"""Every private interface of Numba and numba-cuda that the library uses; pyproject.toml bounds both for it.
+
+First the CPU: what kernels call is compiled into code for linking alone, what Python calls is optimised once,
+and machine code goes to disk and back. Then the GPU; numba-cuda is loaded when it is needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import pickle
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any, Protocol, TypeVar
+
+import numba
+from llvmlite import ir
+from numba.core import types
+from numba.core.caching import _Cache as CodeCache
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler, CompileResult, Flags
+from numba.core.compiler_lock import global_compiler_lock as compiler_lock
+from numba.core.cpu import CPUContext as Context
+from numba.core.dispatcher import Dispatcher
+from numba.core.registry import cpu_target
+from numba.core.serialize import dumps
+from numba.core.typing.templates import Signature
+
+__all__ = ["CodeCache", "CompileResult", "Context", "Signature", "compiler_lock"]
+F = TypeVar("F", bound=Callable[..., object])
+
+# Division by zero gives inf as in NumPy: a check in every division costs, and scores use inf on purpose.
+# No `fastmath`: results must repeat.
+OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True}
+
+
+def compile_inner(function: F, options: dict[str, Any]) -> F:
+    """A kernel that kernels call. A call from Python works too, by code that is compiled when it comes."""
+    options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": InnerCompiler}
+    compiled = numba.njit(function, **OPTIONS, **options)
+    from_python = numba.njit(function, **OPTIONS)
+    compiled._insert = lambda *_, **__: None  # or Numba would jump to machine code that is not there
+    compiled._compile_for_args = lambda *_, **__: from_python
+    # A constant is compiled for as any other value of its type is, or all that gets one is compiled twice.
+    template = compiled.get_call_template
+    compiled.get_call_template = lambda args, kws: template(tuple(map(types.unliteral, args)), kws)
+    return compiled  # type: ignore[no-any-return]
+
+
+def compile_entry(function: F, cache: CodeCache) -> F:
+    """A kernel that Python calls, whose machine code is in `cache`; none is made for calls from C."""
+    options = OPTIONS | {"no_cfunc_wrapper": True, "pipeline_class": EntryCompiler}
+    compiled = numba.njit(function, **options)
+    compiled._cache = cache
+    return compiled  # type: ignore[no-any-return]
+
+
+class InnerLibrary(JITCodeLibrary):
+    """The code of a kernel that kernels call: kept as the compiler's own language, for linking.
+
+    Numba would optimise it and turn it into machine code that nobody runs, together with all that it calls:
+    at every level of calls anew, half the time of compiling. The `entry` has it linked in and does so once.
+    Loops that were unrolled before would be copied to every place that calls, which then unrolls further.
+    """
+
+    def _optimize_functions(self, module: Any) -> None:
+        module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()  # type: ignore[no-untyped-call]
+        self._verify_declare_only_symbols()  # type: ignore[no-untyped-call]
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        """None: it has no machine code."""
+        self._ensure_finalized()  # type: ignore[no-untyped-call]
+        return 0
+
+    @property
+    def codegen(self) -> InnerLibrary:
+        """Where Numba calls `set_env`."""
+        return self
+
+    def set_env(self, name: str, environment: object) -> None:
+        """Nothing to set: kernels use no Python objects. (Code loaded from the disk has none either.)"""
+
+
+class EntryLibrary(JITCodeLibrary):
+    """The code of a kernel that Python calls: optimised once.
+
+    Numba does it twice, so that the first time brings together the reference counts of arrays, of which it
+    then removes pairs. Kernels have hardly any. And it leaves out what turns equal operations side by side
+    into one of vectors, which changes no result and makes products of small matrices twice as fast.
+    """
+
+    def _optimize_final_module(self) -> None:
+        passes, builder = self._codegen._module_pass_manager(slp_vectorize=True)  # type: ignore[no-untyped-call]
+        passes.run(self._final_module, builder)
+
+
+class KernelFlags(Flags):
+    """The flags of a kernel."""
+
+    def copy(self) -> Flags:
+        """What the functions that it calls inherit: one object for many kernels."""
+        return inherited_flags(bool(self.forceinline))
+
+
+class InheritedFlags(Flags):
+    """Flags that are told apart as objects.
+
+    Numba looks up every function that is called by the flags of the caller too, and hashes and compares
+    those option by option: a tenth of the time of compiling.
+    """
+
+    __eq__, __hash__ = object.__eq__, object.__hash__
+
+
+@functools.cache
+def inherited_flags(inlined: bool) -> Flags:
+    """The flags that functions called by an inlined kernel, or by another, inherit."""
+    flags = InheritedFlags()  # type: ignore[no-untyped-call]
+    cpu_target.options.parse_as_flags(flags, OPTIONS | {"forceinline": inlined})  # type: ignore[no-untyped-call]
+    return flags
+
+
+class EntryCompiler(Compiler):
+    """Numba's compiler, with an `EntryLibrary` for its result."""
+
+    def __init__(
+        self, typing: object, target: Context, library: object, args: object, result: object,
+        flags: Flags, locals: object,
+    ) -> None:  # fmt: skip
+        library = EntryLibrary(target.codegen(), "entry")  # type: ignore[no-untyped-call]
+        library.enable_object_caching()  # type: ignore[no-untyped-call]
+        super().__init__(typing, target, library, args, result, KernelFlags(flags), locals)  # type: ignore[no-untyped-call]
+
+
+class InnerCompiler(Compiler):
+    """Numba's compiler, with an `InnerLibrary` for its result."""
+
+    def __init__(
+        self, typing: object, target: Context, library: object, args: object, result: object,
+        flags: Flags, locals: object,
+    ) -> None:  # fmt: skip
+        library = InnerLibrary(target.codegen(), "inner")  # type: ignore[no-untyped-call]
+        super().__init__(typing, target, library, args, result, KernelFlags(flags), locals)  # type: ignore[no-untyped-call]
+
+
+def signature_of(compiled: Any, arguments: tuple[object, ...]) -> tuple[tuple[Any, ...], Any]:
+    """The types of such arguments, and the cache of a kernel that Python calls."""
+    return tuple(map(compiled.typeof_pyval, arguments)), compiled._cache
+
+
+def processor() -> tuple[str, str, str]:
+    """What machine code is made for: the platform, the processor's name and its features."""
+    magic: tuple[str, str, str] = cpu_target.target_context.codegen().magic_tuple()
+    return magic
+
+
+def dump_code(result: CompileResult) -> bytes | None:
+    """A compiled function with its machine code, for `load_code`; None if it points into this process."""
+    if result.library.has_dynamic_globals:  # type: ignore[attr-defined]
+        return None
+    dumped: bytes = dumps(result._reduce())  # type: ignore[no-untyped-call]
+    return dumped
+
+
+def load_code(context: Context, dumped: bytes) -> CompileResult:
+    """The function again. `dumped` is run: it must come from a file that only this user could write."""
+    parts = pickle.loads(dumped)  # nosec B301
+    rebuilt: CompileResult = CompileResult._rebuild(context, *parts)  # type: ignore[no-untyped-call]
+    return rebuilt
+
+
+def is_compiled(value: object) -> bool:
+    """Whether `value` is what Numba's decorators make of a function."""
+    return isinstance(value, Dispatcher)
+
+
+def _cuda(module: str) -> Any:
+    return importlib.import_module(f"numba.cuda.{module}")
+
+
+def load_gpu_compiler() -> None:
+    """Load the library that compiles for GPUs, NVVM: numba-cuda comes without it."""
+    _cuda("cudadrv.nvvm").NVVM()
+
+
+def gpu_compiler_version() -> tuple[int, int]:
+    """The version of the CUDA runtime that compiles."""
+    version: tuple[int, int] = _cuda("cudadrv.runtime").runtime.get_version()
+    return version
+
+
+def gpu_intrinsic(function: Callable[..., object]) -> Callable[..., Any]:
+    """A function of GPU kernels that writes its own instructions."""
+    made: Callable[..., Any] = _cuda("extending").intrinsic(function)
+    return made
+
+
+class GpuRules(Protocol):
+    """What numba-cuda is told while it compiles a kernel: see `gpu_compiler.Rules`."""
+
+    narrow: bool
+
+    def value(self, value: object) -> object:
+        """What stands for a global value of the source."""
+
+    def type(self, found: types.Type) -> types.Type:
+        """What stands for a type that Numba found."""
+
+    @property
+    def signature(self) -> Callable[..., object]:
+        """A function of a resolver and its arguments: the signature of a call."""
+
+
+@contextlib.contextmanager
+def gpu_compilation(rules: GpuRules, capability: tuple[int, int] | None) -> Iterator[None]:
+    """Compile for the GPU inside this, under these rules. With a `capability` no GPU is asked for its own.
+
+    numba-cuda has no public place for such rules: they are put on its contexts and taken off again.
+    """
+    dispatcher, nvvm = _cuda("dispatcher"), _cuda("cudadrv.nvvm")
+    cuda_target = _cuda("descriptor").cuda_target
+    typing, target = cuda_target.typing_context, cuda_target.target_context
+    value_type, function_type = typing.resolve_value_type, typing.resolve_function_type
+    unify, constant_array = typing.unify_types, target.make_constant_array
+
+    def in_global_memory(builder: ir.IRBuilder, kind: types.Type, values: object) -> object:
+        space, nvvm.ADDRSPACE_CONSTANT = nvvm.ADDRSPACE_CONSTANT, nvvm.ADDRSPACE_GLOBAL
+        try:
+            array = constant_array(builder, kind, rules.value(values))
+        finally:
+            nvvm.ADDRSPACE_CONSTANT = space
+        for variable in builder.module.global_values:
+            if variable.name.startswith("_cudapy_cmem"):
+                variable.align = 16  # so that a row of the table is read by one instruction
+        return array
+
+    device, compile_ir = dispatcher.get_current_device, nvvm.compile_ir
+    with compiler_lock:
+        if capability is not None:
+            dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=capability)
+        typing.resolve_value_type = lambda value: rules.type(value_type(rules.value(value)))
+        typing.resolve_function_type = functools.partial(rules.signature, function_type)
+        typing.unify_types = lambda *found: rules.type(unify(*found))
+        target.make_constant_array = in_global_memory
+        if rules.narrow:
+            nvvm.compile_ir = functools.partial(compile_ir, ftz=True, prec_div=False, prec_sqrt=False)
+        try:
+            yield
+        finally:
+            del typing.resolve_value_type, typing.resolve_function_type, typing.unify_types
+            del target.make_constant_array
+            dispatcher.get_current_device, nvvm.compile_ir = device, compile_ir
+
+
+class GpuCache(Protocol):
+    """Where numba-cuda's dispatcher looks for a kernel before it compiles it, and puts it afterwards."""
+
+    cache_path: str
+
+    def load_overload(self, signature: object, target_context: object) -> object:
+        """The kernel, or None where it has to be compiled."""
+
+    def save_overload(self, signature: object, kernel: Any) -> None:
+        """Keep a kernel."""
+
+
+def compile_gpu_kernel(dispatcher: Any, cache: GpuCache, arguments: tuple[types.Type, ...]) -> None:
+    """Compile a `cuda.jit` kernel for arguments of these types, or take it from the cache."""
+    dispatcher._cache = cache
+    dispatcher.compile(arguments)
+
+
+def load_on_gpu(dispatcher: Any) -> None:
+    """Have a compiled kernel on the current GPU: threads that loaded it at the same time would collide."""
+    for overload in dispatcher.overloads.values():
+        overload.bind()
+
+
+def dump_gpu_kernel(kernel: Any) -> bytes:
+    """A compiled kernel with its machine code, for `load_gpu_kernel`."""
+    library = kernel.library
+    library.get_cubin()  # numba-cuda makes it when a kernel is first launched: now it goes to disk
+    source = library.llvm_strs
+    library._llvm_strs = []  # nine tenths of it, and needed for other GPUs only
+    try:
+        dumped: bytes = _cuda("serialize").dumps(kernel._reduce_states())
+    finally:
+        library._llvm_strs = source
+    return dumped
+
+
+def load_gpu_kernel(dumped: bytes) -> object:
+    """The kernel again. `dumped` is run: it must come from a file that only this user could write."""
+    return _cuda("dispatcher")._Kernel._rebuild(**pickle.loads(dumped))  # nosec B301
