@@ -14,10 +14,9 @@ import json
 import re
 from pathlib import Path
 
-from kalmanbandits.durability import flush_folder
+from kalmanbandits.durability import flush_folder, read_regular
 from kalmanbandits.errors import StoreRefused
 from kalmanbandits.studies.document.differences import listed
-from kalmanbandits.studies.document.files import read_regular
 from kalmanbandits.studies.store.arrays import DATA, PARTIAL, clear, put
 from kalmanbandits.studies.store.lock import LOCK, is_marked
 from kalmanbandits.studies.store.manifest import MANIFEST, NAME, TEXT, Manifest

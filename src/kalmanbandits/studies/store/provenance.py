@@ -7,8 +7,8 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 
+from kalmanbandits.durability import read_regular
 from kalmanbandits.simulation.cpu import available_cores
-from kalmanbandits.studies.document.files import read_regular
 
 LONGEST = 4096  # bytes of Git's small files
 COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
