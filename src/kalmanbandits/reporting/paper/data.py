@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kalmanbandits.errors import Array, InvalidArgument
 from kalmanbandits.policies import UBSS
 from kalmanbandits.policies.spec import Spec
-from kalmanbandits.reporting.summary import CellSummary, Summary, in_common
+from kalmanbandits.reporting.study.summary import CellSummary, Summary, in_common
 from kalmanbandits.statistics.intervals import Interval, percent_gain
 from kalmanbandits.theory import regret_floor
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from kalmanbandits.reporting.paper.data import BLUE, GREY, WHITE, PaperData, is_end, is_middle
-from kalmanbandits.reporting.style import minus, number, percent, signed
+from kalmanbandits.reporting.style import minus, parameter_text, percent, signed
 from kalmanbandits.statistics.intervals import Interval, paired_difference, percent_gain
 
 HOLDS, PARTLY, FAILS = "holds", "partly", "fails"
@@ -43,7 +43,7 @@ class Claim:
 Question = Callable[[PaperData, Sequence[str]], Finding]
 
 
-def verdict(data: PaperData) -> list[Claim]:
+def claims(data: PaperData) -> list[Claim]:
     """Every claim, answered for the literal constants and for the sensible ones."""
     runs, n = data.sweep[0].loss.runs, len(data.theta)
     over_angles = f"{runs} runs at each of {n} angles"
@@ -158,7 +158,7 @@ def _largest(data: PaperData, ubss: Sequence[str]) -> Finding:
     here = int(np.argmin(np.abs(theta - claimed)))
     best = int(np.argmin(losses[:, ::2].mean(axis=1)))
     folded = math.pi - abs(float(theta[best]) - math.pi)  # θ and 2π − θ are one system with its arms swapped
-    chosen = f"best on one half at θ = {number(float(theta[best]))}"
+    chosen = f"best on one half at θ = {parameter_text(float(theta[best]))}"
     if losses.shape[1] < 2:
         return Finding(PARTLY, "one run cannot tell", chosen)
     less = paired_difference(losses[here, 1::2], losses[best, 1::2])
@@ -232,7 +232,7 @@ def _white(data: PaperData, ubss: Sequence[str]) -> Finding:
     unlike = weak & ~positive
     if unlike.any():
         gain = data.pooled_gain(ubss[0], data.comparators[0], unlike)
-        where = ", ".join(number(float(angle)) for angle in data.theta[unlike])
+        where = ", ".join(parameter_text(float(angle)) for angle in data.theta[unlike])
         numbers += f"; at θ = {where} the Gramian vanishes too, gain over UCB: {percent(gain)}"
     if not white.any():
         return Finding(FAILS, "does not hold: no angle is white", numbers)

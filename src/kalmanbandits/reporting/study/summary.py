@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kalmanbandits.errors import Array, InvalidArgument
-from kalmanbandits.reporting.style import number, parameter_label
+from kalmanbandits.reporting.style import parameter_label, parameter_text
 from kalmanbandits.statistics.intervals import Interval, mean, over_time, ranks
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class CellSummary:
     def name(self) -> str:
         """`θ = 5π/8`, or the group's name where nothing varies."""
         parameters = self.cell.parameters
-        shown = (f"{parameter_label(key)} = {number(value)}" for key, value in parameters.items())
+        shown = (f"{parameter_label(key)} = {parameter_text(value)}" for key, value in parameters.items())
         return ", ".join(shown) or self.cell.group
 
     def of(self, policy: str) -> Array:
