@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from kalmanbandits.cluster.order import Order
-from kalmanbandits.errors import ClusterError
+from kalmanbandits.errors import ClusterError, listed
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -124,8 +124,8 @@ class Crew:
         without = [str(address) for address, version in found.items() if isinstance(version, lacking)]
         if without:
             raise ClusterError(
-                f"{listed(without)} cannot import {PACKAGE} (install it there, at the version that is here, "
-                f"{importlib.metadata.version(PACKAGE)}, or stop these workers)"
+                f"{listed(without, MOST_NAMED)} cannot import {PACKAGE} (install it there, at the version "
+                f"that is here, {importlib.metadata.version(PACKAGE)}, or stop these workers)"
             )
 
     def compute(
@@ -188,7 +188,9 @@ class Crew:
             del self._slots[address]
             self._lost += 1
         if alive and alive <= set(self._refused):
-            raise ClusterError(f"no worker is fit: {listed([self._refused[each] for each in sorted(alive)])}")
+            raise ClusterError(
+                f"no worker is fit: {listed([self._refused[each] for each in sorted(alive)], MOST_NAMED)}"
+            )
 
     def _hear(self, said: dict[str, object]) -> None:
         address = str(said.get("address"))
@@ -282,13 +284,3 @@ def gone(client: Client) -> ClusterError:
     """What to say when the scheduler is no longer there."""
     address = getattr(client.scheduler, "address", "?")
     return ClusterError(f"the scheduler at {address} went away (start it and its workers again)")
-
-
-def listed(names: list[str]) -> str:
-    """Names in a sentence; of many, the first ones.
-
-    >>> listed(["a", "b"]), listed(list("abcdefghijkl"))
-    ('a, b', 'a, b, c, d, e, f, g, h, i, j and 2 more')
-    """
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kalmanbandits.cluster.crew import MOST_KILLED
-from kalmanbandits.errors import ClusterError, InvalidArgument, InvalidType, shown, whole
-from kalmanbandits.policies.spec import nearest
+from kalmanbandits.errors import ClusterError, InvalidArgument, InvalidType, nearest, shown, whole
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -19,7 +19,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 
 from kalmanbandits import compilation
 from kalmanbandits.cluster.crew import Result
-from kalmanbandits.cluster.order import LONG_ROUNDS, Order, World, here, long
+from kalmanbandits.cluster.order import LONG_ROUNDS, Order, World, here
 from kalmanbandits.durability import lock_file, network_file_system
 from kalmanbandits.policies.own_files import load_own_file
 from kalmanbandits.simulation.rounds import play_block
@@ -113,8 +113,8 @@ def warm(worlds: list[World], backend: str) -> None:
     """Compile, or load from disk, what the worlds need, by playing a few rounds of each."""
     for system, policies in worlds:
         for some, rounds in (
-            ({label: spec for label, spec in policies.items() if not long(spec)}, 1),
-            ({label: spec for label, spec in policies.items() if long(spec)}, LONG_ROUNDS),
+            ({label: spec for label, spec in policies.items() if not spec.has_long_work}, 1),
+            ({label: spec for label, spec in policies.items() if spec.has_long_work}, LONG_ROUNDS),
         ):
             if some:
                 rows = min(rounds, system.rounds) if isinstance(system, Replay) else rounds

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from kalmanbandits.agent import Agent
-from kalmanbandits.errors import Array, InvalidArgument, InvalidType, RoundError, real, shown, whole
+from kalmanbandits.errors import Array, InvalidArgument, InvalidType, RoundError, instance, real, shown, whole
 from kalmanbandits.simulation.environment import Drawn, draw_block, environment
 from kalmanbandits.streams import stream_key
 from kalmanbandits.systems.families import rotation
@@ -273,8 +273,7 @@ def play(env: gymnasium.Env[Any, Any], agent: Agent, rounds: int, seed: int | No
     >>> len(played.rewards), played.episodes
     (100, 1)
     """
-    if not isinstance(agent, Agent):
-        raise InvalidType(f"agent must be an Agent, got {shown(agent)} (such as Agent(UCB(arms=2)))")
+    instance("agent", agent, Agent, "such as Agent(UCB(arms=2))")
     space = getattr(env, "action_space", None)
     if not isinstance(space, Discrete):
         raise InvalidType(f"env must have discrete actions, got {space} (an agent chooses one of k arms)")

@@ -64,9 +64,4 @@ def _update(memory: Any, arm: Any, reward: Any) -> None:
     pass
 
 
-@jit
-def _skip(memory: Any, arm: Any) -> None:
-    pass
-
-
-register_kernel("Random", _score, _update, _skip)
+register_kernel("Random", _score, _update)

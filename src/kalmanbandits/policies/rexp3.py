@@ -173,9 +173,4 @@ def _update(memory: Any, arm: Any, reward: Any) -> None:
     memory.log_sum = top + math.log(total)
 
 
-@jit
-def _skip(memory: Any, arm: Any) -> None:
-    pass  # no reward, no estimate: the weights stay
-
-
-register_kernel("Rexp3", _score, _update, _skip)
+register_kernel("Rexp3", _score, _update)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from kalmanbandits.errors import (
     InvalidArgument,
-    InvalidType,
     file_path,
     function,
     instance,
@@ -174,8 +173,7 @@ def run_study(
 
 def _check_cluster(client: Client | None, shared_folder: bool, jobs: int | None) -> None:
     """What is said of a cluster, before the folder is touched."""
-    if not isinstance(shared_folder, bool):
-        raise InvalidType(f"shared_folder must be True or False, got {shown(shared_folder)}")
+    truth("shared_folder", shared_folder)
     if client is None:
         if shared_folder:
             raise InvalidArgument("shared_folder must be False without a client, got True")

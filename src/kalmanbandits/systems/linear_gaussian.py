@@ -210,9 +210,14 @@ class LinearGaussianSystem:
             Lists and floats: transition, actions, process_noise, noise_variance, initial_mean,
             initial_covariance.
         """
-        from kalmanbandits.systems.documents import to_dict
-
-        return to_dict(self)
+        return {
+            "transition": self.transition.tolist(),
+            "actions": self.actions.tolist(),
+            "process_noise": self.process_noise.tolist(),
+            "noise_variance": self.noise_variance,
+            "initial_mean": self.initial_mean.tolist(),
+            "initial_covariance": self.initial_covariance.tolist(),
+        }
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> LinearGaussianSystem:
@@ -240,9 +245,9 @@ class LinearGaussianSystem:
         str
             TOML text.
         """
-        from kalmanbandits.systems.documents import to_toml
+        import tomli_w
 
-        return to_toml(self)
+        return tomli_w.dumps(self.to_dict())
 
     @classmethod
     def from_toml(cls, source: str | PathLike[str]) -> LinearGaussianSystem:

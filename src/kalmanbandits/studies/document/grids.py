@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from kalmanbandits.policies.spec import nearest
+from kalmanbandits.errors import nearest
 from kalmanbandits.studies.document.arithmetic import calculate
 from kalmanbandits.studies.document.lines import Path, Source, Table
 

@@ -26,17 +26,12 @@ from zarr.core.buffer import Buffer
 from zarr.storage import LocalStore, MemoryStore, StorePath, WrapperStore
 
 from kalmanbandits.durability import write_through
+from kalmanbandits.simulation.batch import MEANINGS
 from kalmanbandits.studies.store.layout import FILL, NUMBER, Chunk, Layout, Numbers, Values
 
 DATA = "data.zarr"
 LEVEL = 3  # of zstd
 AXES = ("cell", "policy", "run", "checkpoint", "arm")
-MEANING = {
-    "regret": "cumulative regret against the clairvoyant",
-    "reward": "cumulative reward",
-    "pulls": "how often each arm was chosen so far; -1: no number",
-    "prediction_error": "root-mean-square one-step prediction error so far",
-}
 PARTIAL = re.compile(r"\..+\.[0-9a-f]{32}\.partial")  # on its way into place
 OURS = re.compile(rf"zarr\.json|c(\.\d+)+|\d+|{PARTIAL.pattern}")  # names of Zarr's files here
 
@@ -155,7 +150,7 @@ def description(layouts: Iterable[Layout]) -> dict[str, Buffer]:
                 compressors=[ZstdCodec(level=LEVEL), Crc32cCodec()],
                 chunk_key_encoding={"name": "default", "separator": "."},
                 dimension_names=AXES if measure == "pulls" else AXES[:4],
-                attributes={"long_name": MEANING[measure]},
+                attributes={"long_name": MEANINGS[measure]},
             )
         study = layout.study
         coordinates = {

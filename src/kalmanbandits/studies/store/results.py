@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kalmanbandits.errors import FileFormatError, InvalidArgument, file_path, instance, shown, truth, whole
-from kalmanbandits.policies.spec import nearest
+from kalmanbandits.errors import (
+    FileFormatError,
+    InvalidArgument,
+    file_path,
+    instance,
+    nearest,
+    shown,
+    truth,
+    whole,
+)
 from kalmanbandits.studies.document.cells import Cell
 from kalmanbandits.studies.document.spec import Study
 from kalmanbandits.studies.store.arrays import AXES, DATA, Damaged
