@@ -127,7 +127,7 @@ def test_refusals() -> None:
     with pytest.raises(InvalidType, match="replay must be of type Replay"):
         backtest(np.ones((3, 2)), {"UCB": UCB(arms=2)})  # type: ignore[arg-type]
     replay = Replay(NOISE)
-    with pytest.raises(InvalidArgument, match="must have 2 arms, one for each column, got 3"):
+    with pytest.raises(InvalidArgument, match="must have 2 arms as the table has, got 3"):
         backtest(replay, {"UCB": UCB(arms=3)})
     with pytest.raises(InvalidArgument, match="runs must be at least 1"):
         backtest(replay, {"UCB": UCB(arms=2)}, runs=0)

@@ -247,7 +247,7 @@ class AgentBase:
         if not self._lock.acquire(timeout=patience):
             return False
         if self._journal is not None:
-            with suppress(Exception):  # whoever waits for it hears of it
+            with suppress(Exception):  # raised to whoever waits for it
                 self._journal.rest()
         return True
 

@@ -59,7 +59,7 @@ class Reporter:
         self._open.close()
 
     def workers(self, now: Workers) -> None:
-        """Hear how the workers of a cluster are."""
+        """Note how many workers a cluster has, and what was lost with others."""
         self.crew = f"  {now.alive} worker{'s' if now.alive != 1 else ''}" + "".join(
             f", {count} {what}" for count, what in ((now.lost, "lost"), (now.repeated, "repeated")) if count
         )

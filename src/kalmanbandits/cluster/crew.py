@@ -65,7 +65,7 @@ class Crew:
 
     def __init__(self, client: Client, order: Order) -> None:
         self.client, self.order = client, order
-        self._heard: queue.SimpleQueue[dict[str, object]] = queue.SimpleQueue()
+        self._messages: queue.SimpleQueue[dict[str, object]] = queue.SimpleQueue()
         self._slots: dict[str, int] = {}  # address of a fit worker -> tasks it can run at a time
         self._refused: dict[str, str] = {}  # address -> name and faults
         self._begun: set[str] = set()
@@ -94,7 +94,7 @@ class Crew:
 
         with self._connected():
             self._check_installed()
-            self.client.subscribe_topic(self.order.run, lambda event: self._heard.put(event[1]))
+            self.client.subscribe_topic(self.order.run, lambda event: self._messages.put(event[1]))
             self._register(Preparation(self.order))
         return self
 
@@ -107,7 +107,7 @@ class Crew:
                 self.client.unregister_worker_plugin(self.order.run)
 
     def _register(self, plugin: Preparation) -> None:
-        """Send the plugin to all workers; again where one dies while it is being told."""
+        """Send the plugin to all workers; again where one dies meanwhile."""
         for left in reversed(range(TRIES)):
             try:
                 self.client.register_plugin(plugin)
@@ -174,9 +174,9 @@ class Crew:
         watch()
 
     def _look(self) -> None:
-        """Take in what workers have said, and now and then ask who is there."""
-        while not self._heard.empty():
-            self._hear(self._heard.get())
+        """Read the messages of workers, and now and then ask which workers there are."""
+        while not self._messages.empty():
+            self._note(self._messages.get())
         if self.client.status != "running":
             raise gone(self.client)
         if time.monotonic() - self._polled < POLL:
@@ -192,7 +192,7 @@ class Crew:
                 f"no worker is fit: {listed([self._refused[each] for each in sorted(alive)], MOST_NAMED)}"
             )
 
-    def _hear(self, said: dict[str, object]) -> None:
+    def _note(self, said: dict[str, object]) -> None:
         address = str(said.get("address"))
         if said["state"] == "ready":
             self._slots[address] = int(str(said["slots"]))

@@ -62,13 +62,13 @@ class Preparation(WorkerPlugin):  # type: ignore[misc]
 
     async def prepare(self, worker: Worker) -> None:
         """Check, compile, and say what came of it."""
-        heard: dict[str, object] = {"address": worker.address, "name": str(worker.name)}
+        said: dict[str, object] = {"address": worker.address, "name": str(worker.name)}
         try:
             faults, compiled = await asyncio.to_thread(self.make_fit, Path(worker.local_directory))
         except Exception as error:
             faults, compiled = [f"{type(error).__name__}: {error}"], 0
         if faults:
-            worker.log_event(self.name, heard | {"state": "refused", "faults": faults})
+            worker.log_event(self.name, said | {"state": "refused", "faults": faults})
             return
         # A task takes all GPUs that the worker sees, or one of its threads.
         slots = 1 if self.order.backend == "gpu" else worker.state.nthreads
@@ -78,10 +78,10 @@ class Preparation(WorkerPlugin):  # type: ignore[misc]
             # one gets a resource.
             worker.status = Status.paused
             worker.status = Status.running
-        worker.log_event(self.name, heard | {"state": "ready", "slots": slots, "compiled": compiled})
+        worker.log_event(self.name, said | {"state": "ready", "slots": slots, "compiled": compiled})
 
     def make_fit(self, folder: Path) -> tuple[list[str], int]:
-        """What speaks against this worker, and how many kernels it had to compile."""
+        """Why this worker cannot be used, if it cannot, and how many kernels it had to compile."""
         order = self.order
         for name, source in order.own.items():
             if name not in sys.modules:

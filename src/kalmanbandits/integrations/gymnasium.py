@@ -1,4 +1,4 @@
-"""Gymnasium: our systems as its environments, and our agents in anybody's bandits.
+"""Gymnasium: systems and tables as its environments, and agents in any bandit environment.
 
     import gymnasium
     import kalmanbandits.integrations.gymnasium                  # registers

@@ -234,8 +234,8 @@ def _learn(memory: Any, arm: Any, x: Any) -> None:
         _choose_window(memory, x)
         S = 1 + shrunk_variance(memory, noise, s) / noise
         compare(memory, error / math.sqrt(S), plain_error(memory, arm, x))
-    doubt = 1 + h * h * memory.weight / (memory.centred * memory.squares)
-    note_pair(memory, arm, x, memory.seen, 1 / doubt)
+    s2 = 1 + h * h * memory.weight / (memory.centred * memory.squares)
+    note_pair(memory, arm, x, memory.seen, 1 / s2)
     memory.level += memory.unit * step_of_level(memory, average / k, g / k, error, h)
 
 

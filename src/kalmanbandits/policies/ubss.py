@@ -341,8 +341,8 @@ def _learn(memory: Any, c: Any, arm: Any, x: Any) -> None:
     old = staleness(memory.visits[c] - memory.last[c, arm])
     for i in range(s):
         D[i] *= old
-    doubt = 1 + h * h * memory.weight / (n * memory.squares)  # Var(level)/σ̂² = 1/(nσ̂²)
-    error, S = correct(G, U, D, Xi, doubt, x, memory.gain)
+    s2 = 1 + h * h * memory.weight / (n * memory.squares)  # in units of σ̂²: Var(level) = 1/n
+    error, S = correct(G, U, D, Xi, s2, x, memory.gain)
     memory.visits[c] += 1
     memory.last[c, arm] = memory.visits[c]
     if memory.N[c, arm] > 0 and memory.v[arm] > 0:

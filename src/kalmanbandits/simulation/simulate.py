@@ -73,7 +73,7 @@ def simulate(
         Of the CPU; by default as many as it has cores.
     progress
         `progress(done, total)` is called now and then from the calling thread, in rounds times policies. If
-        it has a method `stage(text)`, that hears of compilation: see `simulation.progress.Progress`.
+        it has a method `stage(text)`, that is called around compilation: see `simulation.progress.Progress`.
     backend
         `"cpu"`, or `"gpu"` for all NVIDIA GPUs of the machine: the same choices, and sums that differ by
         rounding alone.

@@ -1,4 +1,4 @@
-"""What a comparison says and how surely: intervals, paired differences, gains and ranks.
+"""What a comparison shows, and how certain that is: intervals, paired differences, gains and ranks.
 
 Pure functions on arrays whose last axis is the run. Runs are independent of each other; within a run all
 policies meet the same state and the same noise, so policies are compared run by run: what they share cancels.

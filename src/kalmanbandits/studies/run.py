@@ -126,7 +126,7 @@ def run_study(
     resume
         False starts from scratch.
     progress
-        `progress(done, total)` is called about ten times a second from the calling thread, in rounds times
+        `progress(done, total)` is called about ten times per second from the calling thread, in rounds times
         policies; the first call says what was there already.
     backend
         "cpu", or "gpu" for an NVIDIA GPU: see `simulate`.

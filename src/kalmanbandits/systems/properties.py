@@ -83,8 +83,8 @@ def spectral_radius(transition: Array) -> float:
 def powers_vanish(transition: Array) -> bool:
     """Whether Γⁿ → 0, that is ρ(Γ) < 1, decided on Γ^(2^40) and not on eigenvalues.
 
-    The eigenvalues of a defective matrix (the paper's own Γ is one) are only good to √ε; powers are not
-    so touchy. A radius within 1e-12 of 1 counts as 1.
+    The eigenvalues of a defective matrix (the paper's own Γ is one) are only good to √ε; powers are less
+    sensitive. A radius within 1e-12 of 1 counts as 1.
 
     >>> powers_vanish(np.array([[0.9, 100.0], [0.0, 0.9]])), powers_vanish(np.eye(2))
     (True, False)

@@ -36,7 +36,7 @@ ON_OR_OFF = {"1": 1.0, "0": 0.0, "true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
 OTHERS = {"|": "bar", ":": "colon", " ": "space"}  # seen in files, and not taken for a delimiter
 PARQUET, FEATHER, OLD_FEATHER, ZIP, GZIP = b"PAR1", b"ARROW1", b"FEA1", b"PK\x03\x04", b"\x1f\x8b"
-SAMPLE = 20  # lines by which the delimiter is told
+SAMPLE = 20  # lines from which the delimiter is guessed
 
 Series = Sequence[tuple[str, Any]]  # names and cells of columns
 

@@ -22,7 +22,8 @@ def full_information_covariance(system: LinearGaussianSystem) -> Array:
 
         P = ΓPΓ' + Q − ΓPC'(CPC' + σ²I)⁻¹CPΓ'
 
-    with noise that is independent from arm to arm. It lies below the covariance of every filter that sees one arm per round.
+    with noise that is independent from arm to arm. It lies below the covariance of every filter that sees one
+    arm per round.
 
     Parameters
     ----------

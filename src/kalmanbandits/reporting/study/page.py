@@ -54,7 +54,7 @@ system over time.</p>
 <h3>Regret per round, up to the last round</h3><div class="chart" id="sweep"></div>
 <div id="heat">
 <h3>The best learner</h3>
-<p class="note">Among the policies that are switched on and are not told the system: the one that loses least;
+<p class="note">Among the policies that are switched on and do not know the system: the one that loses least;
 pale where others are as good by the 95 % intervals.</p>
 <div class="chart" id="best"></div><p class="key" id="best-key"></p>
 <h3>Regret as a multiple of that of <span id="ratio-of"></span></h3>
