@@ -32,7 +32,7 @@ for second in range(2000):
 
 print(agent.explain())
 print(
-    f"requests per second: {handled / 2000:.1f}; a fixed server handles about 100, the best at a time about 125"
+    f"requests per second: {handled / 2000:.1f}; a fixed server handles about 100, the best one about 125"
 )
 assert handled / 2000 > 115
 assert agent.rounds == 2000

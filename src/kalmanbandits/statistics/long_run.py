@@ -8,7 +8,7 @@ spectrum there, so that with B of them Student's t applies:
     Y_j = √(2/T) Σ_t x_t cos(πj(t − ½)/T),   ω̂² = (1/B Σ_j Y_j²)/r,   x̄ ± t_B ω̂/√T
 
 (equal-weighted cosine estimator: Müller 2004; Lazarus, Lewis, Stock and Watson 2018). B and the correction r
-depend on the memory of the series: an autoregression (Burg; order by Akaike's criterion) gives a spectrum f, and
+depend on the memory of the series: an autoregression (Burg; order by Akaike's criterion) gives a spectrum f,
 
     r(B) = 1/B Σ_{j≤B} f(πj/T)/f(0),   B the most with r ≥ 0.8, between 4 and 0.4 T^{2/3},   ¼ ≤ r ≤ 1
 

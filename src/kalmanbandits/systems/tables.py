@@ -153,9 +153,9 @@ def numbered(columns: int) -> tuple[str, ...]:
 def choose(name: str, names: Sequence[str], wanted: Wanted, first_cell: Any, unnamed: bool = False) -> Places:
     """Which columns are arms, and which one the index is.
 
-    `first_cell(j)` gives a column's first cell, `unnamed` says that the first column has no name. Without an
-    index asked for, the first column of dates is one, or the first column if it is called like one; an `index` of
-    "" means none. A column that is named in `columns` is an arm.
+    `first_cell(j)` gives a column's first cell, `unnamed` says that the first column has no name. Where no
+    index is asked for, it is the first column of dates, or the first column if it has a name such as `time`; an
+    `index` of "" means none. A column that is named in `columns` is an arm.
     """
     for column in (*(wanted.columns or ()), *(wanted.drop or ())):
         _known(name, names, column)

@@ -32,8 +32,8 @@ KNOWING = {"KalmanGreedy": KalmanGreedy, "KalmanUCB": KalmanUCB, "KalmanLookahea
 class Bracket:
     """Regret per round: nobody loses less than `floor`; `best`, who knows the system, loses `ceiling`.
 
-    `lookahead_gain` is what one step of look-ahead saves against greedy play (positive: acting for information
-    pays), as a mean of paired runs; `lookahead_error` is its standard error.
+    `lookahead_gain` is what one step of look-ahead saves against greedy play (positive: acting for
+    information pays), as a mean of paired runs; `lookahead_error` is its standard error.
     """
 
     rounds: int
