@@ -31,8 +31,6 @@ for second in range(2000):
         agent = kb.Agent.load(path)
 
 print(agent.explain())
-print(
-    f"requests per second: {handled / 2000:.1f}; a fixed server handles about 100, the best one about 125"
-)
+print(f"requests per second: {handled / 2000:.1f}; a fixed server handles about 100, the best one about 125")
 assert handled / 2000 > 115
 assert agent.rounds == 2000

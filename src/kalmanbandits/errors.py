@@ -515,7 +515,7 @@ def nearest(name: object, names: Iterable[str]) -> str:
     >>> nearest("thta", ["theta", "scale"]), nearest("x", ["theta", "scale"])
     (" (did you mean 'theta'?)", ' (known: scale, theta)')
     """
-    known = sorted(names)
+    known = sorted(texts("names", names))
     close = difflib.get_close_matches(name if isinstance(name, str) else "", known, n=1)
     return f" (did you mean {close[0]!r}?)" if close else f" (known: {', '.join(known)})"
 
@@ -542,8 +542,9 @@ def listed(items: Sequence[str], most: int = 5, separator: str = "; ") -> str:
     >>> listed(["a", "b"]), listed(list("abcdefg"), separator=", ")
     ('a; b', 'a, b, c, d, e, and 2 more')
     """
-    more = f"{separator}and {len(items) - most} more" if len(items) > most else ""
-    return separator.join(items[:most]) + more
+    items, most = texts("items", items), whole("most", most, 1)
+    more = [f"and {len(items) - most} more"] if len(items) > most else []
+    return instance("separator", separator, str).join([*items[:most], *more])
 
 
 def _way(hint: str) -> str:

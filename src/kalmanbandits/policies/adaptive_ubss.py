@@ -80,6 +80,8 @@ class AdaptiveUBSS(Policy):
     arms: int
     delta_e: float = 0.1
     rewrites: ClassVar[bool] = True
+    scale_free: ClassVar[bool] = True  # it works in standard units
+    level_free: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self._set(arms=check_arms(self.arms), delta_e=probability("delta_e", self.delta_e))
@@ -103,13 +105,6 @@ class AdaptiveUBSS(Policy):
     def models(self) -> int:
         """k² + … + k^{s+1}, for the s of `windows`."""
         return sum(int(self.arms ** (s + 1)) for s in range(1, self.windows + 1))
-
-    @property
-    def scale_free(self) -> bool:
-        """It works in standard units."""
-        return True
-
-    level_free = scale_free
 
     def fields(self) -> list[Field]:
         """The models; what the windows have lost; level and unit; the arms' levels."""
