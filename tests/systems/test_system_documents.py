@@ -64,7 +64,7 @@ def test_bad_documents_are_named(document, parts):
 
 
 def test_a_document_is_a_mapping():
-    with pytest.raises(InvalidType, match="must be a mapping"):
+    with pytest.raises(InvalidType, match="document must be a dictionary"):
         LinearGaussianSystem.from_dict([1, 2])
 
 
