@@ -1,4 +1,4 @@
-"""One of each thing: names of functions have one meaning, and reports share their parts through `reporting`."""
+"""One of each thing: a function name has one meaning, and reports share their parts through `reporting`."""
 
 from __future__ import annotations
 
