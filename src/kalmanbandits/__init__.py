@@ -10,6 +10,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from kalmanbandits.imports import watch_forks
+
 __version__ = "0.1.0"
 
 _ROOMS = (
@@ -101,6 +103,9 @@ if TYPE_CHECKING:
     )
     from kalmanbandits.simulation import Clairvoyant, FullInformation, simulate
     from kalmanbandits.systems import LinearGaussianSystem
+
+
+watch_forks()
 
 
 def __getattr__(name: str) -> Any:

@@ -37,6 +37,7 @@ from numba.core.serialize import dumps
 from numba.core.typing.templates import Signature
 
 from kalmanbandits.durability import read_owned, write_atomically
+from kalmanbandits.imports import wait_for_imports
 from kalmanbandits.uncompiled import uncompiled
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -52,11 +53,16 @@ LARGEST_FILE = 1 << 28  # bytes; the code of a kernel takes about 1e5
 CHECKSUM = hashlib.sha256().digest_size
 
 
+def _before_fork() -> None:
+    wait_for_imports()  # which may wait for the lock
+    global_compiler_lock.acquire()  # type: ignore[no-untyped-call]
+
+
 if hasattr(os, "register_at_fork"):
     # A child that inherits this lock from a thread it does not have could never compile anything. Hooks run
     # in reverse: agents, which may compile inside their own locks, are brought to rest before.
     os.register_at_fork(
-        before=global_compiler_lock.acquire,
+        before=_before_fork,
         after_in_parent=global_compiler_lock.release,
         after_in_child=global_compiler_lock.release,
     )

@@ -10,9 +10,10 @@ import contextlib
 import errno
 import os
 import secrets
+import select
 import stat
 import sys
-from os import PathLike
+import time
 from pathlib import Path
 
 if sys.platform == "win32":
@@ -27,23 +28,25 @@ NETWORK = {
     "fuse.glusterfs", "fuse.mfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs", "gfs2", "glusterfs", "gpfs",
     "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "panfs", "pvfs2", "smb3", "smbfs",
 }  # fmt: skip
+PATIENCE = 30.0  # seconds for the reader of a pipe to go on
+READER_PATIENCE = 3.0  # seconds for it to come
+LARGEST_DOCUMENT = 16 * 2**20  # bytes; the matrices of a system with a thousand arms take less
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Put `content` at `path` so that a crash at any moment leaves the old file or the new one.
 
     A symbolic link is followed, a file that is there keeps its mode, a new one gets that of the umask. What
-    is no file (a pipe, `/dev/stdout`) is written to as it is.
+    is no file (a pipe that somebody reads, `/dev/stdout`) is written to as it is.
     """
     try:
+        mode = path.stat().st_mode if path.exists() else None
+        if mode is not None and not stat.S_ISREG(mode):
+            _write_into(path, content)
+            return
         target = Path(os.path.realpath(path))
         if target.is_symlink():  # it leads to itself
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-        mode = target.stat().st_mode if target.exists() else None
-        if mode is not None and not stat.S_ISREG(mode):
-            with open(target, "wb") as file:
-                file.write(content)
-            return
         temporary = target.with_name(f".{target.name[:200]}.{secrets.token_hex(8)}")
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
@@ -54,6 +57,37 @@ def write_atomically(path: Path, content: bytes) -> None:
         write_through(temporary, target, content)
     except OSError as error:  # a full disk names no file, the others the temporary one
         raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def _write_into(path: Path, content: bytes) -> None:
+    """Write to a pipe or a device; a pipe that nobody reads, or not any more, is refused."""
+    handle = _open_to_write(path)
+    try:
+        while content:
+            try:
+                content = content[os.write(handle, content) :]
+            except BlockingIOError:  # it is full
+                if not select.select([], [handle], [], PATIENCE)[1]:
+                    raise OSError(
+                        errno.ETIMEDOUT, f"Nobody has read from it for {PATIENCE:.0f} seconds"
+                    ) from None
+    finally:
+        os.close(handle)
+
+
+def _open_to_write(path: Path) -> int:
+    """A descriptor to write to what is no file. A pipe gets a moment for its reader to come."""
+    deadline = time.monotonic() + READER_PATIENCE
+    while True:
+        try:
+            # Without O_NONBLOCK, opening a pipe that nobody reads would wait for ever.
+            return os.open(path, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0))
+        except OSError as error:
+            if error.errno != errno.ENXIO or not path.is_fifo():
+                raise
+            if time.monotonic() > deadline:
+                raise OSError(errno.ENXIO, "It is a pipe that nobody reads") from error
+        time.sleep(0.01)
 
 
 def write_through(temporary: Path, path: Path, content: bytes) -> None:
@@ -83,19 +117,46 @@ def flush_folder(folder: Path) -> None:
             os.close(handle)
 
 
+def read_regular(path: str | os.PathLike[str], at_most: int = LARGEST_DOCUMENT) -> bytes:
+    """The content of a regular file; a `ValueError` where it is something else, or of more bytes."""
+    try:
+        content = read_up_to(path, at_most + 1)
+    except OSError as error:
+        if error.errno in (errno.EISDIR, errno.EINVAL):
+            kind = "a folder" if error.errno == errno.EISDIR else "a device or a pipe"
+            raise ValueError(f"it must be a regular file, got {kind}") from None
+        raise
+    if len(content) > at_most:
+        raise ValueError(f"it must hold at most {at_most} bytes, got more")
+    return content
+
+
 def beginning(path: Path, length: int) -> bytes:
     """The first bytes of the file at `path`; a pipe, a device or a folder has none."""
     try:
-        handle = open_regular(path)
+        return read_up_to(path, length)
     except OSError as error:
         if error.errno in (errno.EISDIR, errno.EINVAL):
             return b""
         raise
-    with os.fdopen(handle, "rb") as file:
-        return file.read(length)
 
 
-def open_regular(path: str | PathLike[str]) -> int:
+def read_up_to(path: str | os.PathLike[str], length: int) -> bytes:
+    """The first bytes of a regular file. A device or a pipe may never end, so it is refused unread.
+
+    So is a file of the system's own that has nothing to say yet, such as `/proc/kmsg`.
+    """
+    try:
+        with os.fdopen(open_regular(path), "rb") as file:
+            content: bytes | None = file.read(length)
+    except OSError as error:  # one that comes from reading names no file
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
+    if content is None:
+        raise OSError(errno.EINVAL, "Not a regular file", os.fspath(path))
+    return content
+
+
+def open_regular(path: str | os.PathLike[str]) -> int:
     """A descriptor to read the file at `path`; a pipe or a device, which may never end, is refused."""
     # Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever.
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
@@ -105,22 +166,6 @@ def open_regular(path: str | PathLike[str]) -> int:
         number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
         raise OSError(number, "Is a directory" if stat.S_ISDIR(mode) else "Not a regular file", str(path))
     return handle
-
-
-def read_regular(path: str | PathLike[str], at_most: int) -> bytes:
-    """The content of a regular file; a `ValueError` where it is none or holds more than `at_most` bytes."""
-    try:
-        handle = open_regular(path)
-    except OSError as error:
-        if error.errno not in (errno.EISDIR, errno.EINVAL):
-            raise
-        kind = "a folder" if error.errno == errno.EISDIR else "a device or a pipe"
-        raise ValueError(f"it must be a regular file, got {kind}") from None
-    with os.fdopen(handle, "rb") as file:
-        content = file.read(at_most + 1)
-    if len(content) > at_most:
-        raise ValueError(f"it must hold at most {at_most} bytes, got more")
-    return content
 
 
 def read_owned(path: Path, largest: int) -> bytes | None:

@@ -29,6 +29,7 @@ BATCH = {
     "stores": 100,
     "documents": 2500,
     "tables": 4000,
+    "arrow tables": 2000,
     "commands": 200,
 }
 STALL = 60.0  # seconds of work without a new case: it hangs

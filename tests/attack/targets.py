@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 
 import kalmanbandits as kb
 from kalmanbandits import cli
+from kalmanbandits.backtesting import read_log
 from kalmanbandits.policies import POLICIES
 from kalmanbandits.policies.known_system import KnownSystemPolicy
-from kalmanbandits.studies import Results, load_study, parse_study, run_study
+from kalmanbandits.studies import Results, load_study, merge_stores, parse_study, run_study
 from kalmanbandits.systems import Replay
 
 STUDY = """
@@ -106,16 +107,26 @@ def journals(folder: Path, seed: int) -> Target:
             copied(folder / f"open{number}", folder / f"sound{number}")
 
     def play(case: Any) -> None:
-        number, damage = case
+        number, damage, ending, foreign = case
         place = copied(folder / f"sound{number}", folder / "damaged")
-        damage_files(place, damage)
-        agent = kb.Agent.open(place, policies[number], seed=number)
+        beside = place / f"journal.sqlite{ending}"
+        if foreign:
+            beside.write_bytes(foreign)
+        else:
+            damage_files(place, damage)
         try:
-            rounds(agent, 5)
+            with kb.Agent.open(place, policies[number], seed=number) as agent:
+                rounds(agent, 5)
         finally:
-            agent.close()
+            assert not foreign or beside.read_bytes() == foreign, "a foreign file was changed"
 
-    return Target(st.tuples(st.integers(0, len(policies) - 1), file_damages), play)
+    zeros = st.sampled_from([0, 4, 48, 136, 4096, 32768]).map(bytes)
+    somebodys = st.tuples(zeros, st.sampled_from([b"mine", b"\x37\x7f\x06mine", b"\x18\xe2-\0" * 9])).map(
+        b"".join
+    )
+    endings = st.sampled_from(["-wal", "-shm", "-journal"])
+    numbers = st.integers(0, len(policies) - 1)
+    return Target(st.tuples(numbers, file_damages, endings, st.just(b"") | somebodys), play)
 
 
 def stores(folder: Path, seed: int) -> Target:
@@ -123,17 +134,20 @@ def stores(folder: Path, seed: int) -> Target:
     run_study(parse_study(STUDY), folder / "sound", jobs=1)
 
     def play(case: Any) -> None:
-        again, damage = case
+        way, damage = case
         place = copied(folder / "sound", folder / "damaged")
         damage_files(place, damage)
-        if again:
+        if way == "run":
             run_study(parse_study(STUDY), place, jobs=1)
+        elif way == "merge":
+            judged(lambda: merge_stores([place, folder / "sound"]))
+            place = copied(folder / "sound", folder / "damaged")
         results = Results.open(place)
         if results.complete:
             for cell in range(len(results.cells)):
                 results.measure("regret", cell)
 
-    return Target(st.tuples(st.booleans(), file_damages), play)
+    return Target(st.tuples(st.sampled_from(["open", "run", "merge"]), file_damages), play)
 
 
 def documents(folder: Path, seed: int) -> Target:
@@ -200,6 +214,33 @@ def tables(folder: Path, seed: int) -> Target:
     return Target(st.tuples(st.just(TABLE) | drawn, st.just([]) | damages), play)
 
 
+def arrow_tables(folder: Path, seed: int) -> Target:
+    """Parquet and Feather files, as tables and as logs."""
+    import pyarrow
+    from pyarrow import feather, parquet
+
+    days = pyarrow.array(range(40), pyarrow.int32()).cast(pyarrow.date32())
+    words, gaps = [["left", "right"][t % 2] for t in range(40)], [None, 1.5] * 20
+    table = pyarrow.table({"day": days, "a": gaps, "b": range(40), "arm": words, "p": [0.5] * 40})
+    sound = []
+    for compression in ("snappy", "none", "zstd"):
+        parquet.write_table(table, content := io.BytesIO(), compression=compression)
+        sound.append(content.getvalue())
+    for compression in ("uncompressed", "zstd", "lz4"):
+        feather.write_feather(table, content := io.BytesIO(), compression=compression)
+        sound.append(content.getvalue())
+
+    def play(case: Any) -> None:
+        content, damage = case
+        path = folder / "damaged.table"
+        path.write_bytes(damaged(content, damage))
+        judged(lambda: Replay(path))
+        judged(lambda: Replay(path, columns=["a", "b"], index="day"))
+        judged(lambda: read_log(path, arm="arm", reward="b", propensity="p"))
+
+    return Target(st.tuples(st.sampled_from(sound), damages), play)
+
+
 def commands(folder: Path, seed: int) -> Target:
     """The command line, in a folder with files of every kind."""
     run_study(parse_study(STUDY), folder / "store", jobs=1)
@@ -263,5 +304,6 @@ TARGETS: dict[str, Callable[[Path, int], Target]] = {
     "stores": stores,
     "documents": documents,
     "tables": tables,
+    "arrow tables": arrow_tables,
     "commands": commands,
 }

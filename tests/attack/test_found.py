@@ -9,7 +9,6 @@ import os
 import py_compile
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -18,12 +17,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from child import is_clear
 
 import kalmanbandits as kb
-from kalmanbandits import cli
-from kalmanbandits.agent import database
+from kalmanbandits import cli, durability
 from kalmanbandits.durability import write_through
-from kalmanbandits.errors import FileFormatError, InvalidArgument, InvalidType
+from kalmanbandits.errors import InvalidArgument, InvalidType
 from kalmanbandits.pool import MOST, run_threads
 from kalmanbandits.systems import Replay
 from kalmanbandits.systems.table_index import TableError
@@ -41,47 +40,6 @@ EVIL = [
     "\u202eabc 日本",
     "\x7f\x1b[31m",
 ]
-
-
-@pytest.fixture
-def journal(tmp_path: Path) -> Path:
-    """The folder of a closed journal with three rounds."""
-    with kb.Agent.open(tmp_path / "journal", POLICY) as agent:
-        for _ in range(3):
-            agent.update(agent.select(), 1.0)
-    return tmp_path / "journal"
-
-
-@pytest.mark.parametrize("ending", ["-wal", "-shm", "-journal"])
-@pytest.mark.parametrize("content", [b"mine", b"mine" * 5000])
-def test_somebodys_file_with_a_name_of_sqlite_is_left_alone(ending, content, journal):
-    beside = journal / f"{database.FILE}{ending}"
-    beside.write_bytes(content)
-    database._known.clear()  # as in a new process
-    with pytest.raises(FileFormatError, match=ending):
-        kb.Agent.open(journal)
-    assert beside.read_bytes() == content
-    beside.unlink()
-    with kb.Agent.open(journal) as agent:
-        assert agent.rounds == 3
-
-
-@pytest.mark.parametrize("what", ["DELETE FROM event", "UPDATE event SET reward = 9", "DELETE FROM snapshot"])
-def test_a_trigger_that_would_undo_what_was_acknowledged_is_refused(what, journal):
-    with contextlib.closing(sqlite3.connect(journal / database.FILE)) as db, db:
-        db.execute(f"CREATE TRIGGER undo AFTER INSERT ON event BEGIN {what}; END")
-    with pytest.raises(FileFormatError, match="trigger"):
-        kb.Agent.open(journal)
-
-
-@pytest.mark.parametrize("table", ["journal", "snapshot", "event"])
-def test_a_view_that_never_ends_in_place_of_a_table_is_refused(table, journal):
-    endless = "WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT x FROM r"
-    with contextlib.closing(sqlite3.connect(journal / database.FILE)) as db, db:
-        db.execute(f"DROP TABLE {table}")
-        db.execute(f"CREATE VIEW {table} AS {endless}")
-    with pytest.raises(FileFormatError, match="view"):
-        kb.Agent.open(journal)
 
 
 def test_an_array_without_dimensions_is_no_sequence(tmp_path):
@@ -112,6 +70,60 @@ def test_files_that_cannot_be_written_to(tmp_path):
     with pytest.raises(OSError, match="loop"):
         agent.save(loop)
     assert loop.is_symlink()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
+def test_a_pipe_that_nobody_reads_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(durability, "READER_PATIENCE", 0.1)
+    monkeypatch.setattr(durability, "PATIENCE", 0.1)
+    agent, pipe = kb.Agent(POLICY), tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match=r"a pipe that nobody reads.*pipe"):
+        agent.save(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # it opens, and reads nothing
+    try:
+        with pytest.raises(OSError, match=r"Nobody has read from it.*pipe"):
+            durability.write_atomically(pipe, bytes(2**20))
+    finally:
+        os.close(reader)
+
+
+def test_saving_to_standard_output_through_a_pipe():
+    code = "import kalmanbandits as kb; kb.Agent(kb.UCB(arms=2)).save('/dev/stdout')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert kb.Agent.load(io.BytesIO(done.stdout)).rounds == 0
+
+
+ENDLESS = [
+    "/proc/kmsg",
+    "/dev/kmsg",
+    "/proc/self/mem",
+    "/proc/self/pagemap",
+    "/proc/kcore",
+    "/dev/zero",
+    "/proc",
+]
+READERS = {
+    "a save file": kb.Agent.load,
+    "a table": Replay,
+    "a log": kb.backtesting.read_log,
+    "a system": kb.LinearGaussianSystem.from_toml,
+    "a study": kb.studies.load_study,
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="files of Linux")
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+@pytest.mark.parametrize(
+    "name",
+    ["/proc/kmsg", "/dev/kmsg", "/proc/self/mem", "/proc/self/pagemap", "/proc/kcore", "/dev/zero", "/proc"],
+)
+def test_files_of_the_system_that_never_end(name, read):
+    """Each says at once that it cannot be read, with its name, and without gigabytes of memory."""
+    with pytest.raises((OSError, ValueError)) as refused:
+        read(name)
+    assert is_clear(refused.value)
+    assert name in str(refused.value)
 
 
 def test_a_full_disk_is_told_with_the_name_of_the_file(tmp_path, monkeypatch):

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import secrets
 import shutil
 import sqlite3
 from pathlib import Path
-from typing import Any
 
-from kalmanbandits.agent import database
+from kalmanbandits.agent import database, forking
+from kalmanbandits.agent.beside import Identity, check_files, identities
 from kalmanbandits.agent.places import Presence
 from kalmanbandits.agent.wal import check_wal
 from kalmanbandits.errors import FileFormatError, JournalError
 
-_inherited: list[Any] = []  # of a parent's: not even to be closed, that would touch its files
+
+def _keep(thing: object) -> None:
+    """Never let go of something whose end would touch files: not even when the interpreter ends."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
 class Words:
@@ -45,32 +49,28 @@ class Connection:
         self.open: sqlite3.Connection | None = None
         self.seed = 0  # of its checksums
         self._presence: Presence | None = None
-        self._file: os.stat_result | None = None
+        self._files: tuple[Identity | None, ...] = ()  # the database, its -wal and its -shm
 
     def get(self) -> sqlite3.Connection:
         """The connection, made if there is none."""
         if self.open is None:
-            self._presence = Presence(self.path.parent)
-            try:
-                if self._presence.alone:
-                    self._look_for_damage(Path(f"{self.path}-wal"))
-                db = database.connect(self.path, self.fsync)
-                self.seed, self._file, self.open = database.checksum_seed(db), os.stat(self.path), db
-            except BaseException:
-                self._presence.leave()
-                raise
-            self._presence.share()
+            with forking.opening():
+                self._presence = Presence(self.path.parent)
+                try:
+                    self.open = self._connect(self._presence.alone)
+                except BaseException:
+                    self._presence.leave()
+                    raise
+                self._presence.share()
         return self.open
 
     def get_to_write(self) -> sqlite3.Connection:
         """The same; a file that was moved or deleted is refused, since nobody would ever find it."""
         db = self.get()
-        try:
-            same = self._file is not None and os.path.samestat(os.stat(self._name), self._file)
-        except FileNotFoundError:
-            same = False
-        if not same:
-            raise JournalError(f"the journal at {self.folder} is gone: it was moved, replaced or deleted")
+        if identities(self._name) != self._files:
+            raise JournalError(
+                f"the journal at {self.folder} is gone: one of its files was moved, replaced or deleted"
+            )
         return db
 
     def rest(self) -> None:
@@ -78,19 +78,44 @@ class Connection:
         db, self.open = self.open, None
         if db is not None:
             with contextlib.suppress(sqlite3.Error):
-                db.close()
+                self._close(db)
         if self._presence is not None:
             self._presence.leave()
             self._presence = None
 
     def disown(self) -> None:
         """In a forked child: it is the parent's."""
-        _inherited.append((self.open, self._presence))
+        _keep(self.open)
+        _keep(self._presence)
         self.open = self._presence = None
 
     def words(self, what: str) -> Words:
         """In a `with` block: turn errors of SQLite and the system into ours."""
         return Words(self.folder, what)
+
+    def _connect(self, alone: bool) -> sqlite3.Connection:
+        check_files(self.path)
+        if alone:
+            self._look_for_damage(Path(f"{self.path}-wal"))
+        db = database.connect(self.path, self.fsync)
+        self.seed, self._files = database.checksum_seed(db), identities(self._name)
+        return db
+
+    def _close(self, db: sqlite3.Connection) -> None:
+        """Close a connection, without deleting a file that somebody put in place of SQLite's own."""
+        now = identities(self._name)
+        if any(there not in (None, then) for there, then in zip(now[1:], self._files[1:], strict=True)):
+            try:
+                db.execute("PRAGMA wal_checkpoint(PASSIVE)")  # its -wal may have no name any more
+                if now[0] != self._files[0]:
+                    raise sqlite3.OperationalError("the database has been replaced as well")
+                # Only the last to close deletes, and one that cannot write does not.
+                with contextlib.closing(database.only_to_read(self.path)):
+                    db.close()
+            except sqlite3.Error:
+                _keep(db)
+        else:
+            db.close()
 
     def _look_for_damage(self, wal: Path) -> None:
         try:

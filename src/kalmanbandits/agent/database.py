@@ -16,7 +16,6 @@ import json
 import os
 import secrets
 import sqlite3
-import stat
 import struct
 import time
 import uuid
@@ -28,39 +27,21 @@ from typing import Any
 from urllib.parse import quote
 
 from kalmanbandits import __version__
+from kalmanbandits.agent import forking
+from kalmanbandits.agent.beside import APPLICATION, ENDINGS
 from kalmanbandits.agent.events import CHOICES, ENDS, KINDS, REWARDED, Event
-from kalmanbandits.durability import beginning, flush_folder, open_regular
+from kalmanbandits.agent.schema import SCHEMA, check_schema
+from kalmanbandits.durability import flush_folder
 from kalmanbandits.errors import FileFormatError, JournalError
 
 FILE = "journal.sqlite"
 FORMAT = 2  # 1 was a log of its own, see `old_journal`
-APPLICATION = 0x6B62616A  # "kbaj", in the header of the database
 UNFINISHED = ".new-"  # begins the name of a journal that is being made
 PAGE = 1024  # bytes; a commit writes whole pages, and an event has some 50 bytes
 CHECKPOINT = 4000  # pages of the -wal file after which they go into the database
 PATIENCE = 30.0  # seconds for other processes to finish what they write
 NO_ROOM = 10**9  # bytes of a snapshot that SQLite refuses
 
-SCHEMA = """
-CREATE TABLE journal (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
-CREATE TABLE snapshot (event INTEGER PRIMARY KEY, agent BLOB NOT NULL);
-CREATE TABLE event (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    time REAL,            -- seconds since 1970
-    kind TEXT NOT NULL,   -- selected, asked, rewarded, expired, added, retired, unretired
-    round INTEGER NOT NULL,
-    arm INTEGER,          -- of what is chosen, added, retired or unretired
-    reward,               -- as it was given; no declared type, or SQLite would turn -0.0 into 0.0
-    "index" REAL,         -- what the policy compared when it chose
-    name TEXT,            -- of an arm that was added
-    checksum INTEGER NOT NULL
-);
-CREATE VIEW history AS
-    SELECT c.round, c.arm, c."index", e.reward, datetime(c.time, 'unixepoch') AS chosen,
-           datetime(e.time, 'unixepoch') AS closed, coalesce(e.kind, 'open') AS state
-    FROM event c LEFT JOIN event e ON e.round = c.round AND e.kind IN ('rewarded', 'expired')
-    WHERE c.kind IN ('selected', 'asked');
-"""
 CODES = {word: kind for kind, word in KINDS.items()}
 CHECKED = struct.Struct("<qqqddd")
 NUMBERS = {
@@ -70,13 +51,6 @@ NUMBERS = {
     sqlite3.SQLITE_CANTOPEN: errno.EACCES,
     sqlite3.SQLITE_PERM: errno.EACCES,
 }
-# How SQLite's files beside a database begin; zeros where a crash came before the content.
-BESIDE = {
-    "-wal": (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83"),
-    "-shm": (struct.pack("=I", 3007000),),
-    "-journal": (b"\xd9\xd5\x05\xf9",),
-}
-_known: set[tuple[int, int]] = set()  # device and number of the files that were found to be journals
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_ERROR)
 
 
@@ -86,6 +60,11 @@ def create(folder: Path, founded: dict[str, Any], agent: bytes) -> None:
         with contextlib.suppress(FileExistsError):
             folder.mkdir()
         flush_folder(folder.parent)
+    with forking.opening():
+        _create(folder, founded, agent)
+
+
+def _create(folder: Path, founded: dict[str, Any], agent: bytes) -> None:
     new = folder / f"{UNFINISHED}{secrets.token_hex(8)}.sqlite"
     os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666))  # its errors say more than SQLite's
     try:
@@ -107,19 +86,13 @@ def create(folder: Path, founded: dict[str, Any], agent: bytes) -> None:
             os.link(new, folder / FILE)
         flush_folder(folder)
     finally:
-        for ending in ("", "-wal", "-shm", "-journal"):
+        for ending in ("", *ENDINGS):
             Path(f"{new}{ending}").unlink(missing_ok=True)
 
 
 def connect(path: Path, fsync: bool) -> sqlite3.Connection:
-    """The journal at `path`, which must be one; nothing is written to what is not."""
-    _check_header(path)
-    db = sqlite3.connect(
-        f"file:{quote(os.fsencode(path.absolute()))}?mode=rw",
-        uri=True,
-        isolation_level=None,
-        check_same_thread=False,
-    )
+    """The journal at `path`, which must be one, as `check_files` has found out."""
+    db = _open(path, "rw")
     try:
         for setting in (
             "trusted_schema = OFF",  # nothing that a file brings along is run
@@ -131,15 +104,7 @@ def connect(path: Path, fsync: bool) -> sqlite3.Connection:
             db.execute(f"PRAGMA {setting}")
         if db.execute("PRAGMA application_id").fetchone() != (APPLICATION,):
             raise FileFormatError(f"{path} is not the journal of an agent (give another folder)")
-        # A trigger could undo what was acknowledged; a view in place of a table could go on for ever.
-        foreign = db.execute(
-            "SELECT type FROM sqlite_master "
-            "WHERE type NOT IN ('table', 'index') AND (type, name) != ('view', 'history')"
-        ).fetchone()
-        if foreign:
-            raise FileFormatError(
-                f"{path} holds a {foreign[0]}, which no journal has (bring it back from a copy)"
-            )
+        check_schema(path, db)
         found = facts(db)
         if found.get("format") != FORMAT:
             raise FileFormatError(
@@ -156,25 +121,20 @@ def connect(path: Path, fsync: bool) -> sqlite3.Connection:
     return db
 
 
-def _check_header(path: Path) -> None:
-    """Whether a file is a journal, before SQLite touches it.
+def only_to_read(path: Path) -> sqlite3.Connection:
+    """A connection that has begun to read, and keeps others from having the database for themselves."""
+    db = _open(path, "ro")
+    try:
+        db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except BaseException:
+        db.close()
+        raise
+    return db
 
-    Only once: to open and close a file ends all POSIX locks that the process has on it, SQLite's among them.
-    """
-    found = path.stat()
-    if (found.st_dev, found.st_ino) in _known and stat.S_ISREG(found.st_mode):
-        return
-    with os.fdopen(open_regular(path), "rb") as file:
-        header = file.read(100)
-    for ending, marks in BESIDE.items():  # SQLite would overwrite or delete what somebody else has put there
-        beside = Path(f"{path}{ending}")
-        if os.path.lexists(beside):
-            start = beginning(beside, 4) if stat.S_ISREG(beside.lstat().st_mode) else b"?"
-            if start.strip(b"\0") and not start.startswith(marks):
-                raise FileFormatError(f"{beside} is no file of SQLite (move it away)")
-    if not header.startswith(b"SQLite format 3\0") or header[68:72] != APPLICATION.to_bytes(4, "big"):
-        raise FileFormatError(f"{path} is not the journal of an agent (give another folder)")
-    _known.add((found.st_dev, found.st_ino))
+
+def _open(path: Path, mode: str) -> sqlite3.Connection:
+    address = f"file:{quote(os.fsencode(path.absolute()))}?mode={mode}"
+    return sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
 
 
 def facts(db: sqlite3.Connection) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 What was committed since the last checkpoint lies in this file, as frames with a running checksum. SQLite
 reads it up to the first frame that does not check: after a crash that is where writing ended. But a commit is
 flushed before the next one is written. So if frames of a later commit follow the broken one, it had been on
-disk, and was damaged since: silently, acknowledged rounds would be gone. That is refused here instead.
+disk, and was damaged since: silently, acknowledged rounds would be gone. That is refused here instead. So is
+the file of another database: SQLite would write it into this one.
 
     header  magic, format, page size, checkpoint, salt (2), checksum (2)        eight big-endian u32
     frame   page, size of the database after a commit or 0, salt (2), checksum (2), then the page
@@ -17,9 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from kalmanbandits.agent.beside import APPLICATION
 from kalmanbandits.errors import FileFormatError
 
 HEADER, FRAME = struct.Struct(">8I"), struct.Struct(">6I")
+MARK, MARK_AT = APPLICATION.to_bytes(4, "big"), 68  # in the first page of our databases
 MAGIC = (0x377F0682, 0x377F0683)  # its last bit: whether checksums are of big-endian words
 
 
@@ -39,11 +42,13 @@ def check_wal(path: Path) -> None:
         raise _damaged(path, 0)
     broken, commits = None, 0  # the first frame that does not check; commits from there on
     for place in range(HEADER.size, len(content) - size + 1, size):
-        _, commit, *frame_salt, first, second = FRAME.unpack_from(content, place)
+        number, commit, *frame_salt, first, second = FRAME.unpack_from(content, place)
         if broken is None:
             sums = _sums(content[place : place + 8], order, sums)
             sums = _sums(content[place + FRAME.size : place + size], order, sums)
             if frame_salt == salt and (first, second) == sums:
+                if number == 1 and not content.startswith(MARK, place + FRAME.size + MARK_AT):
+                    raise FileFormatError(f"{path} belongs to another database (move it away)")
                 continue
             broken = place
         elif frame_salt == salt and commits:

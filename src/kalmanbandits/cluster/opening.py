@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kalmanbandits.cluster.crew import MOST_KILLED
+from kalmanbandits.durability import read_regular
 from kalmanbandits.errors import ClusterError, InvalidArgument, InvalidType, nearest, shown, whole
 
 if TYPE_CHECKING:
@@ -203,8 +204,8 @@ def _read(path: Path) -> tuple[str, dict[str, object]]:
     import yaml
 
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        found = yaml.safe_load(read_regular(path).decode("utf-8"))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise InvalidArgument(f"cluster must be a YAML file that can be read, got {path}: {error}") from error
     if isinstance(found, dict) and set(found) == {"jobqueue"}:  # as dask-jobqueue writes its own
         found = found["jobqueue"]

@@ -1,5 +1,6 @@
 """Predicting rewards when the system is known: the Kalman filter, the paper's modified one, and windows."""
 
+from kalmanbandits.extremes import guard
 from kalmanbandits.filtering.kalman import KalmanFilter
 from kalmanbandits.filtering.modified import ModifiedFilter
 from kalmanbandits.filtering.window import (
@@ -23,3 +24,5 @@ __all__ = [
     "optimal_window",
     "window_moments",
 ]
+
+guard(globals(), __all__)

@@ -226,7 +226,7 @@ class KalmanFilter:
         """
         arm = whole("arm", arm, 0, "arms count from 0", below=self.system.arms)
         innovation, S = _correct_once(self._memory, arm, real("reward", reward, largest=LARGEST))
-        self.log_likelihood -= 0.5 * (math.log(2 * math.pi * S) + innovation**2 / S)
+        self.log_likelihood -= 0.5 * (math.log(2 * math.pi * S) + innovation * innovation / S)
 
     def predict(self) -> None:
         """Move on to the next round."""

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kalmanbandits.errors import (
+    LARGEST,
     Array,
     InvalidArgument,
     InvalidType,
@@ -118,7 +119,8 @@ class ModifiedFilter:
         z = array("estimate", estimate, (self.system.dimension,))
         a = check_arm(self.system, arm)
         return np.asarray(
-            self.switching[a] @ z + self.system.transition @ self.gains[a] * real("reward", reward)
+            self.switching[a] @ z
+            + self.system.transition @ self.gains[a] * real("reward", reward, largest=LARGEST)
         )
 
     def error_covariance(self, actions: Sequence[int], start: ArrayLike | None = None) -> Array:
@@ -243,7 +245,8 @@ class ModifiedFilter:
         while block < steps and (k == 1 or k ** (block + 1) <= _PRODUCTS):
             block += 1
         full, rest = divmod(steps, block)
-        return self._stretch(block) ** full * (self._stretch(rest) if rest else 1.0)
+        with np.errstate(over="ignore"):  # infinite where the filter diverges
+            return float(np.float64(self._stretch(block)) ** full * (self._stretch(rest) if rest else 1.0))
 
     def norm(self, vector: ArrayLike) -> float:
         """√(x'P̄⁻¹x), the norm in which `contraction` counts; infinite for x outside the range of P̄.
@@ -260,12 +263,16 @@ class ModifiedFilter:
         """
         x = array("vector", vector, (self.system.dimension,))
         root, inverse = self._roots
+        size = float(np.abs(x).max()) or 1.0
+        x = x / size  # or squares leave the range of floats
         y = inverse @ x
         outside = np.linalg.norm(x - root @ y) > 1e-7 * np.linalg.norm(x)
-        return float("inf") if outside else float(np.linalg.norm(y))
+        return float("inf") if outside else float(np.linalg.norm(y)) * size
 
     def _stretch(self, steps: int) -> float:
         root, inverse = self._roots
+        if not root.size:
+            return 0.0  # there is only the zero vector
         whitened = inverse @ self.switching @ root
         products = whitened
         for _ in range(steps - 1):

@@ -284,7 +284,7 @@ def mean_norm(covariance: ArrayLike) -> float:
     if trace == 0:
         return 0.0
     v = np.linspace(-80.0, 80.0, 1601)
-    log_mean = -0.5 * np.log1p(2 * np.exp(v)[:, None] * values / trace).sum(axis=1)
+    log_mean = -0.5 * np.log1p(2 * np.exp(v)[:, None] * (values / trace)).sum(axis=1)
     integral = float((-np.expm1(log_mean) * np.exp(-v / 2)).sum() * (v[1] - v[0]))
     return integral * math.sqrt(trace) / (2 * math.sqrt(math.pi))
 

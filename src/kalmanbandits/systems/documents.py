@@ -9,6 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from kalmanbandits.durability import read_regular
 from kalmanbandits.errors import FileFormatError, InvalidArgument, InvalidType, mapping, nearest, shown
 from kalmanbandits.systems.families import FAMILIES
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
@@ -49,12 +50,12 @@ def from_toml(source: str | PathLike[str]) -> LinearGaussianSystem:
             raise InvalidArgument(
                 f"source must be TOML text or the path of a file, got {shown(str(source))} (no such file)"
             )
-        if path.stat().st_size > _LARGEST_FILE:
-            raise FileFormatError(f"{path} is too large for a system, got {path.stat().st_size} bytes")
         try:
-            text, name = path.read_text(encoding="utf-8"), str(path)
+            text, name = read_regular(path, _LARGEST_FILE).decode("utf-8"), str(path)
         except UnicodeDecodeError as error:
             raise FileFormatError(f"{path} is not TOML: it is not text ({error})") from None
+        except ValueError as error:
+            raise FileFormatError(f"{path} is not TOML of a system: {error}") from None
     try:
         document = tomllib.loads(text)
     except ValueError as error:  # a syntax error, or a number of thousands of digits

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kalmanbandits.errors import Array, InvalidArgument, array, instance, positive
+from kalmanbandits.errors import LARGEST, Array, InvalidArgument, array, instance, positive
 from kalmanbandits.systems import properties, reachability
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class LinearGaussianSystem:
         put("actions", C)
         put("process_noise", covariance("process_noise", process_noise, d))
         hint = "it is a variance, not a standard deviation"
-        put("noise_variance", positive("noise_variance", noise_variance, hint))
+        put("noise_variance", positive("noise_variance", noise_variance, hint, largest=LARGEST))
         mean = np.zeros(d) if initial_mean is None else initial_mean
         put("initial_mean", _without_negative_zero(array("initial_mean", mean, (d,), "one entry per state")))
         if initial_covariance is not None:
@@ -101,6 +101,23 @@ class LinearGaussianSystem:
                 f"initial_covariance must be given when the spectral radius of transition is not below 1, "
                 f"got a radius of {self.spectral_radius:.6g} (there is no stationary distribution: give "
                 f"initial_covariance, such as zeros for a known start, and play a finite horizon)"
+            )
+        self._check_sizes()
+
+    def _check_sizes(self) -> None:
+        """Refuse numbers whose squares, or whose rewards, leave the range of floats."""
+        for name in ("transition", "actions", "process_noise", "initial_mean", "initial_covariance"):
+            largest = float(np.abs(getattr(self, name)).max())
+            if not largest <= LARGEST:
+                raise InvalidArgument(
+                    f"{name} must have entries of at most {LARGEST:g} in size, got {largest:g} "
+                    "(take a larger unit)"
+                )
+        deviation = float((np.abs(self.actions) @ np.sqrt(np.diag(self.initial_covariance))).max())
+        if deviation > LARGEST:
+            raise InvalidArgument(
+                f"actions must give rewards of a standard deviation of at most {LARGEST:g}, got {deviation:g} "
+                "at the start (take a larger unit)"
             )
 
     @property

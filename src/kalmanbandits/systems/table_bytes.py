@@ -7,6 +7,7 @@ import select
 import stat
 from pathlib import Path
 
+from kalmanbandits.durability import read_up_to
 from kalmanbandits.systems.table_index import TableError
 
 LARGEST = 4 * 2**30  # bytes
@@ -22,7 +23,7 @@ def read_unchanged(path: Path) -> bytes:
         raise TableError(f"{path} must be a file, got a device or socket (save the table as a file)")
     if before.st_size > LARGEST:
         raise _too_large(path)
-    content = path.read_bytes()
+    content = read_up_to(path, before.st_size + 1)
     after = path.stat()
     was, now = ((each.st_size, each.st_mtime_ns, each.st_ino) for each in (before, after))
     if was != now or len(content) != after.st_size:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from kalmanbandits.durability import beginning
 from kalmanbandits.errors import InvalidArgument, shown
 from kalmanbandits.systems.table_bytes import read_unchanged
 from kalmanbandits.systems.table_index import TableError, from_text
@@ -57,10 +58,7 @@ def read_file(
 
 def header_of(path: Path, delimiter: str | None) -> tuple[str, ...]:
     """The names in the first line of a CSV file; of a file of another kind, or a pipe, none."""
-    if not path.is_file():
-        return ()
-    with path.open("rb") as file:
-        start = file.read(100_000)
+    start = beginning(path, 100_000) if path.is_file() else b""
     if start.startswith((PARQUET, FEATHER, OLD_FEATHER, ZIP, GZIP)):
         return ()
     first = start.decode("utf-8-sig", "replace").split("\n", 1)[0]
@@ -119,17 +117,27 @@ def _arrow_series(path: Path, content: bytes) -> Series:
                 rows += batches[-1].num_rows
                 _check_size(path, rows, len(reader.schema))
             table = pyarrow.Table.from_batches(batches, reader.schema)
-    except (pyarrow.ArrowException, OSError, MemoryError, OverflowError) as error:
+        table.validate(full=True)  # or places beyond the end of a damaged file would be read
+        names = [str(name) for name in table.column_names]
+    except (pyarrow.ArrowException, OSError, MemoryError, OverflowError, UnicodeDecodeError) as error:
         raise TableError(f"{path} is cut short, damaged, or not a {kind} file: {error}") from error
     series = []
-    for name, column in zip(table.column_names, table.columns, strict=True):
+    for name, column in zip(names, table.columns, strict=True):
         types, cells = pyarrow.types, None
         if types.is_floating(column.type) or types.is_integer(column.type):
             cells = column.cast("float64", safe=False).to_numpy()
         elif types.is_timestamp(column.type) or types.is_date(column.type):
             cells = column.cast("timestamp[us]", safe=False).to_numpy().astype("datetime64[us]")
-        series.append((str(name), column.to_pylist() if cells is None else cells))
+        series.append((name, _objects(column) if cells is None else cells))
     return series
+
+
+def _objects(column: Any) -> list[object]:
+    """The cells of an Arrow column as Python's; where Python has no such times, the name of their type."""
+    try:
+        return list(column.to_pylist())
+    except (OverflowError, ValueError):
+        return [str(column.type)] * len(column)
 
 
 def _check_size(path: Path, rows: int, columns: int) -> None:

@@ -16,6 +16,7 @@
 | best obtainable | open | `best_obtainable`, `regret_floor`, `regret_floor_per_round` |
 """
 
+from kalmanbandits.extremes import guard
 from kalmanbandits.theory.best import Bracket, best_obtainable
 from kalmanbandits.theory.bias import (
     b,
@@ -98,3 +99,5 @@ __all__ = [
     "window_bias",
     "window_bias_any_policy",
 ]
+
+guard(globals(), __all__)

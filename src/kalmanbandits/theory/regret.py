@@ -91,7 +91,7 @@ def regret_printed(
     width = B(s, n, delta=δ, lambda_=lambda_, B_c=B_c, B_R=B_R, B_G=B_G, mean_norm=top.mean_norm).value
     gaps = [top.coefficients - window.coefficients for window in windows]
     spreads = [float(gap @ top.reward_covariance @ gap) for gap in gaps]
-    later = _sum_over_arms(n - s, δ, B_c, B_R, [4 * width**2] * len(spreads), spreads)
+    later = _sum_over_arms(n - s, δ, B_c, B_R, [4 * width * width] * len(spreads), spreads)
     first = s * expected_maximum(system.actions @ system.stationary_covariance @ system.actions.T)[0]
     return Bound(first + later, "regret theorem as printed", False, _FALSE, (1 - δ) ** 5)
 

@@ -8,8 +8,6 @@ from pathlib import Path
 from kalmanbandits.durability import read_regular
 from kalmanbandits.studies.document.lines import StudyError
 
-LARGEST = 16 * 2**20  # bytes of a document; the matrices of a system with a thousand arms take less
-
 
 def read_document(path: str | PathLike[str]) -> str:
     """The text of a TOML file.
@@ -25,7 +23,7 @@ def read_document(path: str | PathLike[str]) -> str:
         Its content.
     """
     try:
-        return read_regular(path, LARGEST).decode("utf-8")
+        return read_regular(path).decode("utf-8")
     except UnicodeDecodeError as error:
         raise StudyError(
             f"{path} cannot be read: it is not text ({error.reason} at byte {error.start})"

@@ -11,7 +11,6 @@ from kalmanbandits.durability import read_regular
 from kalmanbandits.errors import FileFormatError, StoreRefused
 from kalmanbandits.simulation.versions import versions
 from kalmanbandits.studies.document.changes import Changes
-from kalmanbandits.studies.document.files import LARGEST
 from kalmanbandits.studies.document.lines import Table
 from kalmanbandits.studies.document.spec import Study, parse_study
 from kalmanbandits.studies.store.arrays import put
@@ -135,7 +134,7 @@ def stored_study(folder: Path, known: Manifest, check: bool = True) -> Study:
     """The study whose store this is."""
     path = folder / TEXT
     try:
-        text = read_regular(path, LARGEST).decode("utf-8")
+        text = read_regular(path).decode("utf-8")
         changes = Changes(**known["changes"])  # type: ignore[arg-type]
         study = parse_study(text, changes, name=str(path), files=known["files"])
         study = replace(study, name=known["study"])  # a study without a name took that of its own file

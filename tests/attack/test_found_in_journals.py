@@ -1,0 +1,218 @@
+"""What attacks on journals have found: files of somebody else beside them, databases that are not ours."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sqlite3
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kalmanbandits as kb
+from kalmanbandits.agent import database
+from kalmanbandits.errors import FileFormatError, JournalError
+
+POLICY = kb.UCB(arms=2)
+
+
+def play(agent: kb.Agent, rounds: int) -> None:
+    """Play some rounds."""
+    for _ in range(rounds):
+        agent.update(agent.select(), 1.0)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    """The folder of a closed journal with three rounds."""
+    with kb.Agent.open(tmp_path / "journal", POLICY) as agent:
+        play(agent, 3)
+    return tmp_path / "journal"
+
+
+def picture(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """Which files a folder holds, and what is in them."""
+    found = {}
+    for path in sorted(folder.iterdir()):
+        found[path.name] = (path.lstat().st_ino, path.read_bytes() if path.is_file() else b"")
+    return found
+
+
+def magic(size: int) -> bytes:
+    """Half of how a -wal begins, and then something else."""
+    return b"\x37\x7f" + b"x" * (size - 2)
+
+
+FOREIGN = {
+    "text": b"mine",
+    "one byte": b"m",
+    "long": b"mine" * 5000,
+    "zeros first": b"\0\0\0\0mine",
+    "a page of zeros first": b"\0" * 4096 + b"mine",
+    "blocks of zeros, then text": b"\0" * 32768 + b"mine" * 8192,
+    "half a mark": magic(40),
+    "its mark, another size": struct.pack("=I", 3007000) + b"x" * 100,
+}
+
+
+@pytest.mark.parametrize("ending", ["-wal", "-shm", "-journal"])
+@pytest.mark.parametrize("content", FOREIGN.values(), ids=FOREIGN)
+@pytest.mark.parametrize("recover", [False, True])
+def test_somebodys_file_with_a_name_of_sqlite_is_left_alone(ending, content, recover, journal):
+    """At the second open of this process; the first one is that of the fixture."""
+    beside = journal / f"{database.FILE}{ending}"
+    beside.write_bytes(content)
+    before = picture(journal)
+    with pytest.raises(FileFormatError, match=ending):
+        kb.Agent.open(journal, recover=recover)
+    assert picture(journal) == before
+    beside.unlink()
+    with kb.Agent.open(journal) as agent:
+        assert agent.rounds == 3
+
+
+@pytest.mark.parametrize("ending", ["-wal", "-shm", "-journal"])
+@pytest.mark.parametrize(
+    "make",
+    [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero"), lambda path: path.symlink_to("x")],
+)
+def test_what_is_no_file_under_a_name_of_sqlite_is_left_alone(ending, make, journal):
+    make(journal / f"{database.FILE}{ending}")
+    before = picture(journal)
+    with pytest.raises(FileFormatError, match=ending):
+        kb.Agent.open(journal)
+    assert picture(journal) == before
+
+
+@pytest.mark.parametrize("page", [1024, 4096])
+def test_the_wal_of_another_database_is_not_written_into_the_journal(page, journal, tmp_path):
+    with contextlib.closing(sqlite3.connect(tmp_path / "other.db")) as other:
+        other.execute(f"PRAGMA page_size = {page}")
+        other.execute("PRAGMA journal_mode = WAL")
+        with other:
+            other.execute("CREATE TABLE mine (x)")
+            other.executemany("INSERT INTO mine VALUES (?)", [(x,) for x in range(1000)])
+        shutil.copy(tmp_path / "other.db-wal", journal / f"{database.FILE}-wal")
+    before = picture(journal)
+    with pytest.raises(FileFormatError, match="belongs to another database"):
+        kb.Agent.open(journal)
+    assert picture(journal) == before
+
+
+def test_the_rollback_journal_of_another_database_is_not_played_back(journal, tmp_path):
+    with contextlib.closing(sqlite3.connect(tmp_path / "other.db", isolation_level=None)) as other:
+        other.execute("CREATE TABLE mine (x)")
+        other.execute("PRAGMA cache_size = 1")
+        other.execute("BEGIN")
+        other.executemany("INSERT INTO mine VALUES (?)", [("x" * 3000,) for _ in range(50)])
+        shutil.copy(tmp_path / "other.db-journal", journal / f"{database.FILE}-journal")
+    assert (journal / f"{database.FILE}-journal").read_bytes()[:4] == b"\xd9\xd5\x05\xf9"
+    before = picture(journal)
+    with pytest.raises(FileFormatError, match="-journal"):
+        kb.Agent.open(journal)
+    assert picture(journal) == before
+
+
+@pytest.mark.parametrize("ending", ["-wal", "-shm"])
+@pytest.mark.parametrize("replaced", [True, False])
+def test_files_that_are_replaced_or_deleted_while_a_journal_is_open(ending, replaced, journal):
+    """It refuses to write on, deletes nothing of somebody else, and loses nothing that was acknowledged."""
+    agent, beside = kb.Agent.open(journal), journal / f"{database.FILE}{ending}"
+    play(agent, 2)
+    if replaced:
+        (journal / "mine").write_text("mine")
+        os.replace(journal / "mine", beside)
+    else:
+        beside.unlink()
+    with pytest.raises(JournalError, match="replaced or deleted"):
+        agent.select()
+    if replaced:
+        with pytest.raises(FileFormatError, match=ending):
+            kb.Agent.open(journal)
+    agent.close()
+    if replaced:
+        assert beside.read_text() == "mine"
+        beside.unlink()
+    with kb.Agent.open(journal) as again:
+        assert again.rounds == 5
+
+
+def test_what_a_killed_process_leaves_is_taken_up(journal):
+    """Also the index -shm as it is before SQLite has written all of it."""
+    code = "import os, sys, kalmanbandits as kb\nagent = kb.Agent.open(sys.argv[1])\n"
+    code += "agent.update(agent.select(), 1.0)\nos._exit(0)"
+    subprocess.run([sys.executable, "-c", code, journal], check=True)
+    index, wal = journal / f"{database.FILE}-shm", journal / f"{database.FILE}-wal"
+    found, kept = index.read_bytes(), wal.read_bytes()
+    page = struct.pack("=I", int.from_bytes(kept[32:36], "big"))
+    halves = [b"", b"\0" * 3, b"\0" * 4096, b"\0" * 32768, b"\0" * 48 + found[48:]]
+    halves += [b"\0" * 136 + page + found[140:], found]
+    for content in halves:
+        wal.write_bytes(kept)
+        index.write_bytes(content)
+        with kb.Agent.open(journal) as agent:
+            assert agent.rounds == 4
+
+
+def test_a_second_open_leaves_the_locks_of_the_first(journal):
+    """To open and close a file ends the locks of its process: another could write at the same time."""
+    code = "import sys, kalmanbandits as kb\nwith kb.Agent.open(sys.argv[1]) as agent:\n"
+    code += "    for _ in range(50): agent.tell(agent.ask(), 1.0)"
+    with kb.Agent.open(journal) as agent, subprocess.Popen([sys.executable, "-c", code, journal]) as other:
+        rounds = 3 + 50
+        while other.poll() is None:
+            kb.Agent.open(journal).close()
+            agent.tell(agent.ask(), 1.0)
+            rounds += 1
+        assert other.returncode == 0
+        assert agent.rounds == rounds
+    with kb.Agent.open(journal) as again:
+        assert again.rounds == rounds
+
+
+@pytest.mark.parametrize("what", ["DELETE FROM event", "UPDATE event SET reward = 9", "DELETE FROM snapshot"])
+def test_a_trigger_that_would_undo_what_was_acknowledged_is_refused(what, journal):
+    with contextlib.closing(sqlite3.connect(journal / database.FILE)) as db, db:
+        db.execute(f"CREATE TRIGGER undo AFTER INSERT ON event BEGIN {what}; END")
+    with pytest.raises(FileFormatError, match="trigger"):
+        kb.Agent.open(journal)
+
+
+@pytest.mark.parametrize("table", ["journal", "snapshot", "event"])
+def test_a_view_that_never_ends_in_place_of_a_table_is_refused(table, journal):
+    endless = "WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT x FROM r"
+    with contextlib.closing(sqlite3.connect(journal / database.FILE)) as db, db:
+        db.execute(f"DROP TABLE {table}")
+        db.execute(f"CREATE VIEW {table} AS {endless}")
+    with pytest.raises(FileFormatError, match="view"):
+        kb.Agent.open(journal)
+
+
+OTHER_SCHEMAS = {
+    "a view of another meaning": "DROP VIEW history; CREATE VIEW history AS SELECT 1 AS round, 2 AS arm",
+    "history as a table": "DROP VIEW history; CREATE TABLE history (round, arm)",
+    "a constraint that drops events": "DROP TABLE event; CREATE TABLE event (id INTEGER PRIMARY KEY "
+    'AUTOINCREMENT, time, kind, round UNIQUE ON CONFLICT IGNORE, arm, reward, "index", name, checksum)',
+    "a table of another spelling": "DROP TABLE snapshot; CREATE TABLE Snapshot (event, agent)",
+    "an index that takes time": "CREATE INDEX slow ON event (length(hex(zeroblob(100))))",
+}
+
+
+@pytest.mark.parametrize("change", OTHER_SCHEMAS.values(), ids=OTHER_SCHEMAS)
+def test_a_journal_of_another_schema_is_refused(change, journal):
+    with contextlib.closing(sqlite3.connect(journal / database.FILE)) as db, db:
+        db.executescript(change)
+    with pytest.raises(FileFormatError, match="foreign"):
+        kb.Agent.open(journal)
+
+
+def test_tables_that_somebody_adds_are_let_be(journal):
+    with contextlib.closing(sqlite3.connect(journal / database.FILE)) as db, db:
+        db.executescript("CREATE TABLE mine (x); CREATE INDEX of_mine ON mine (x); ANALYZE; VACUUM")
+    with kb.Agent.open(journal) as agent:
+        play(agent, 1)
+        assert agent.rounds == 4
