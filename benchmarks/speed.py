@@ -21,12 +21,13 @@ import numba
 import numpy as np
 
 import kalmanbandits as kb
-from kalmanbandits.studies.store.manifest import processor
+from kalmanbandits.studies.store.provenance import processor
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
 HERE = Path(__file__).parent
+DRAWN = HERE / "speed.json"  # what the picture needs of a run: the section on the GPU is renewed alone
 GPU = "## On a GPU"
 OURS, SAME, STANDARD = "this library", "C++, same generator", "C++, standard library"
 
@@ -51,15 +52,18 @@ def main(only_peers: bool) -> None:
     path = HERE / "gpu.json"
     result["gpu"] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
     (HERE / "speed.md").write_text(page(result), encoding="utf-8")
+    drawn = {key: result[key] for key in ("cpp", "peers") if key in result}
+    DRAWN.write_text(json.dumps(drawn, indent=1) + "\n", encoding="utf-8")
     picture(result, HERE / "speed.png")
 
 
 def write_gpu() -> None:
-    """Write the section on the GPU anew, from `gpu.json`, and leave the rest of the report as it is."""
+    """Write the section on the GPU and the picture anew, from `gpu.json`, and leave the rest as it is."""
     path = HERE / "speed.md"
     found = json.loads((HERE / "gpu.json").read_text(encoding="utf-8"))
     rest = path.read_text(encoding="utf-8").split(GPU)[0].rstrip()
     path.write_text(f"{rest}\n\n{_gpu(found)}\n", encoding="utf-8")
+    picture(json.loads(DRAWN.read_text(encoding="utf-8")) | {"gpu": found}, HERE / "speed.png")
 
 
 def policies() -> dict[str, tuple[float, float]]:
@@ -217,7 +221,8 @@ def picture(result: dict[str, Any], path: Path) -> None:
         bars[f"{OURS}, one core"] = 1e9 / times["library"]
     for line in (result["gpu"] or {}).get("speeds", []):
         if line["policy"] == "UBSS s=1":
-            bars[f"{OURS}, {result['gpu']['machine']['gpu']}, {line['precision']}"] = line["rate"]
+            where = f"{OURS}, {result['gpu']['machine']['gpu']}, {line['precision']}"
+            bars[f"{where}: simulate"], bars[f"{where}: kernel alone"] = line["user"], line["rate"]
     figure, axes = plt.subplots(figsize=(8, 0.36 * len(bars) + 1), layout="constrained")
     colours = ["#1f5c99" if name.startswith(OURS) else "#b0b7bf" for name in bars]
     axes.barh(list(bars), list(bars.values()), color=colours)

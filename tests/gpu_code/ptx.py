@@ -55,13 +55,17 @@ def specs() -> dict[str, Any]:
 def ptx(spec: Any, precision: str, capability: tuple[int, int]) -> str:
     """The assembly of one kernel. All that the tests know of the GPU's modules is in this function."""
     from kalmanbandits.simulation import gpu_kernel
+    from kalmanbandits.simulation.gpu_memory import gpu_dtype, words_apart
 
-    narrowed = getattr(gpu_kernel, "gpu_dtype", None) or gpu_kernel.card_dtype
-    memory = narrowed(spec.dtype(), precision)
-    env = narrowed(environment(kb.systems.rotation(theta=2.0)).dtype, precision)
-    known = hasattr(spec, "system")
-    place = "shared" if not known and BLOCK * (memory.itemsize + 8) <= SHARED else "local"
-    kind = gpu_kernel.Kind(spec.kernel, memory, env, 4, 2, precision, False, place, BLOCK)
+    memory, word = (
+        gpu_dtype(spec.dtype(), precision, spec.seldom, spec.rewrites),
+        np.dtype(precision).itemsize,
+    )
+    env = gpu_dtype(environment(kb.systems.rotation(theta=2.0)).dtype, precision)
+    known, apart = hasattr(spec, "system"), words_apart(memory, spec.seldom, word)
+    fits = not known and BLOCK * (memory.itemsize - apart * word + 8) <= SHARED
+    place = ("shared", BLOCK, apart) if fits else ("local", BLOCK)
+    kind = gpu_kernel.Kind(spec.kernel, memory, env, 4, 2, precision, False, *place)
     return gpu_kernel.assembly(kind, capability)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from kalmanbandits.policies import UBSS
 from kalmanbandits.reporting.paper.data import PaperData, paper_data
+from kalmanbandits.reporting.study.losses import RunLosses
 from kalmanbandits.reporting.study.summary import CellSummary, Summary
 from kalmanbandits.statistics.intervals import mean, over_time, ranks
 from kalmanbandits.studies import Study, library_study, parse_study
@@ -118,9 +119,8 @@ def made_up(losses: Losses, *, angles: int = 17, runs: int = 40, noise: float = 
         system = SimpleNamespace(index=0, group=group, parameters={"theta": theta}, policies=policies)
         system.system = rotation(theta=theta)
         history = over_time(final[:, :, None] * 10, [10])
-        return CellSummary(
-            system, tuple(names), tuple(range(runs)), final, mean(final), history, ranks(final)
-        )  # type: ignore[arg-type]
+        kept = RunLosses(tuple(range(runs)), final)
+        return CellSummary(system, tuple(names), kept, mean(final), history, ranks(final))  # type: ignore[arg-type]
 
     point = 5 * math.pi / 8
     specs: dict[str, Any] = dict.fromkeys(everyone, UBSS(arms=2, bonus="printed", B_c=10.0, B_R=20.0))
@@ -128,5 +128,7 @@ def made_up(losses: Losses, *, angles: int = 17, runs: int = 40, noise: float = 
     cells.append(cell("point", point, specs, everyone))
     cells.append(cell("scan", point, {**scan, "UCB": None}, [*scan, "UCB"]))
     cells.append(cell("ends", 0.0, specs, everyone))
-    study: Any = SimpleNamespace(rounds=100, report=roles, name="made up", title="", runs=runs, seed=0)
+    study: Any = SimpleNamespace(
+        rounds=100, report=roles, name="made up", title="", runs=runs, seed=0, keep="runs"
+    )
     return paper_data(Summary(study, np.array([10]), tuple(cells)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from report_worlds import COMPARATORS, CORRECTED, LITERAL, Losses, made_up
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.reporting.paper.data import BLUE, GREY, MIXED, WHITE, paper_data
 from kalmanbandits.reporting.paper.verdict import FAILS, HOLDS, PARTLY, Finding, claims, ten_percent_at
+from kalmanbandits.reporting.study.losses import RunLosses
+from kalmanbandits.reporting.study.summary import CellSummary
 from kalmanbandits.statistics.intervals import Interval, percent_gain
 
 ENDS, MIDDLE, SIZE, LARGEST, NO_BETTER, RISES, BEST, WHITES, BLUES = range(9)
@@ -185,8 +188,10 @@ def test_regions_by_counting() -> None:
     found = data.regions("L s=1")
     assert {WHITE, GREY, BLUE, MIXED} <= set(found)  # all four ways are met
     for i, cell in enumerate(data.sweep):
-        gains = [percent_gain(cell.of("L s=1"), cell.of(name)) for name in COMPARATORS]
-        over_random = [percent_gain(cell.of(n), cell.of("Random")) for n in ("L s=1", "UCB", "SW-UCB")]
+        gains = [percent_gain(run_by_run(cell, "L s=1"), run_by_run(cell, name)) for name in COMPARATORS]
+        over_random = [
+            percent_gain(run_by_run(cell, n), run_by_run(cell, "Random")) for n in ("L s=1", "UCB", "SW-UCB")
+        ]
         if all(gain.high < 0 for gain in gains):
             expected = WHITE
         elif all(gain.low > 0 for gain in gains):
@@ -202,9 +207,14 @@ def test_pooling_adds_up_a_run_before_comparing() -> None:
     data = made_up(but(90, L1=80))
     where = np.arange(17) < 5
     pooled = data.pooled_gain("L s=1", "UCB", where)
-    ours = [sum(cell.of("L s=1")[run] for cell in data.sweep[:5]) for run in range(40)]
-    other = [sum(cell.of("UCB")[run] for cell in data.sweep[:5]) for run in range(40)]
+    ours = [sum(run_by_run(cell, "L s=1")[run] for cell in data.sweep[:5]) for run in range(40)]
+    other = [sum(run_by_run(cell, "UCB")[run] for cell in data.sweep[:5]) for run in range(40)]
     assert f"{pooled:.9f}" == f"{percent_gain(ours, other):.9f}"
+
+
+def run_by_run(cell: CellSummary, policy: str) -> Any:
+    assert isinstance(cell.losses, RunLosses)
+    return cell.losses.values[cell.place(policy)]
 
 
 def point(width: float, gain: float) -> tuple[float, Interval]:

@@ -172,10 +172,10 @@ def test_tables_are_refused() -> None:
 @pytest.mark.parametrize("window", [3, "auto"])
 def test_memories_that_are_rewritten_lie_in_shared_memory_even_for_a_few_threads(window: Any) -> None:
     from kalmanbandits.simulation import gpu_groups
-    from kalmanbandits.simulation.gpu_kernel import gpu_dtype
+    from kalmanbandits.simulation.gpu_memory import gpu_dtype
 
     spec = kb.UBSS(arms=2, window=window)
-    size = gpu_dtype(spec.dtype(), "float32").itemsize
+    size = gpu_dtype(spec.dtype(), "float32", spec.seldom, spec.rewrites).itemsize
     place, block = gpu_groups._place(spec, size)
     assert place == "shared"
     assert block * (size + 8) <= gpu_groups.SHARED
@@ -220,10 +220,12 @@ def test_the_gpu_has_the_deviates_of_the_cpu(words: Any) -> None:
 def kind(spec: Any, precision: str) -> Any:
     from kalmanbandits.simulation import gpu_kernel
     from kalmanbandits.simulation.environment import environment
+    from kalmanbandits.simulation.gpu_memory import gpu_dtype, words_apart
 
-    memory = gpu_kernel.gpu_dtype(spec.dtype(), precision)
-    env = gpu_kernel.gpu_dtype(environment(ROTATION).dtype, precision)
-    return gpu_kernel.Kind(spec.kernel, memory, env, 4, 2, precision, False, "shared", 32)
+    memory = gpu_dtype(spec.dtype(), precision, spec.seldom, spec.rewrites)
+    env = gpu_dtype(environment(ROTATION).dtype, precision)
+    apart = words_apart(memory, spec.seldom, np.dtype(precision).itemsize)
+    return gpu_kernel.Kind(spec.kernel, memory, env, 4, 2, precision, False, "shared", 32, apart)
 
 
 @pytest.mark.skipif(not WITH_COMPILER, reason="numba-cuda is not installed; benchmarks/gpu.py looks as well")

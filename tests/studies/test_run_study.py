@@ -199,7 +199,7 @@ def test_a_chunk_takes_about_a_second_and_little_memory(
 ) -> None:
     monkeypatch.setattr(layout, "BLOCK_SECONDS", 1.0)
     changes = ("rounds = 200", f"rounds = {rounds}"), ("runs = 7", f"runs = {runs}"), ("10, 100", "5")
-    block = blocks(small_study(*changes))["angles"]
+    block = blocks(small_study(*changes), "cpu")["angles"]
     assert block == 1 or block * rounds * 2 * 150e-9 <= 1.0
     assert block * 2 * 2 * 8 * 6 <= 8 * 2**20
     assert block == 1 or (block + 1) * max(rounds * 2 * 150e-9, 2 * 2 * 8 * 6 / (8 * 2**20)) > 1.0

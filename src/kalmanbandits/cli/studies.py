@@ -25,6 +25,7 @@ class Playing(TypedDict):
     seed: int | None
     jobs: int | None
     backend: str
+    keep: str | None
     cluster: str | None
     shared_folder: bool
 
@@ -53,6 +54,11 @@ def playing(command: F) -> F:
             default="cpu",
             show_default=True,
             help="Where to play; gpu needs an NVIDIA GPU and the extra [gpu].",
+        ),
+        click.option(
+            "--keep",
+            type=click.Choice(["runs", "moments"]),
+            help="Keep every run, or only means and covariances over runs; default: what the study says.",
         ),
         click.option(
             "--shared-folder",
@@ -202,7 +208,8 @@ def reproduce(context: click.Context, /, out: Path, thetas: int | None, **option
 def _changes(options: Playing, counts: dict[str, int] | None = None) -> Changes:
     from kalmanbandits.studies import Changes
 
-    return Changes(options["runs"], options["seed"], options["quick"], counts or {}, options["first_run"])
+    sizes = options["runs"], options["seed"], options["quick"], counts or {}, options["first_run"]
+    return Changes(*sizes, options["keep"])
 
 
 def _study_file(study: str) -> Path:

@@ -70,6 +70,11 @@ class Spec:
         self.check_size()
 
     @property
+    def seldom(self) -> tuple[str, ...]:
+        """Fields that most rounds leave alone or only read: on a GPU they lie in slower memory."""
+        return ()
+
+    @property
     def scale_free(self) -> bool:
         """Whether multiplying all rewards by a number changes no choice."""
         return False

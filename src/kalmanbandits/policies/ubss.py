@@ -186,6 +186,13 @@ class UBSS(Policy):
             PROMISES, "the paper's algorithm to the letter: no unit, no level, and nothing fades"
         )
 
+    @property
+    def seldom(self) -> tuple[str, ...]:
+        """The constants and the opening; U, which is 1 for a window of 1; the width where it is constant."""
+        fixed = ("lambda_", "log_e", "delta_b", "B_c", "B_R", "B_G", "given", "bonus")
+        unused = ("U",) if self.window == 1 else ()
+        return (*fixed, "early", "early_arm", "early_x", *unused, *(("width",) if self.scale_free else ()))
+
     def advice(self) -> str:
         """The largest window that fits."""
         s, k = 0, self.arms

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -46,17 +47,32 @@ class Sheet(NamedTuple):
     received: Array
 
     @classmethod
-    def blank(cls, policies: int, runs: int, checkpoints: int, arms: int, traced: int = 0) -> Self:
-        """A sheet of zeros; `traced` is the number of rounds whose choices are kept."""
-        shape, trace = (policies, runs, checkpoints), (policies, runs, traced)
+    def blank(
+        cls,
+        policies: int,
+        runs: int,
+        checkpoints: int,
+        arms: int,
+        traced: int = 0,
+        measures: Collection[str] | None = None,
+    ) -> Self:
+        """A sheet of zeros; `traced` is the number of rounds whose choices are kept.
+
+        Measures beside the regret that are not among `measures` have no rows.
+        """
+
+        def zeros(measure: str, *last: int, kind: type = np.float64) -> np.ndarray[Any, Any]:
+            kept = measures is None or measure in measures
+            return np.zeros((policies, runs if kept else 0, *last), kind)
+
         return cls(
-            regret=np.zeros(shape),
-            reward=np.zeros(shape),
-            prediction_error=np.zeros(shape),
-            missing=np.zeros(shape, np.int64),
-            pulls=np.zeros((*shape, arms), np.int64),
-            choice=np.zeros(trace, np.int64),
-            received=np.zeros(trace),
+            regret=np.zeros((policies, runs, checkpoints)),
+            reward=zeros("reward", checkpoints),
+            prediction_error=zeros("prediction_error", checkpoints),
+            missing=zeros("missing", checkpoints, kind=np.int64),
+            pulls=zeros("pulls", checkpoints, arms, kind=np.int64),
+            choice=zeros("choice", traced, kind=np.int64),
+            received=zeros("received", traced),
         )
 
     def rows(self, begin: int, end: int) -> Self:
@@ -106,10 +122,10 @@ class Batch:
         """Rounds times runs times policies."""
         return self.rounds * len(self.runs) * len(self.specs)
 
-    def blank_sheet(self, runs: int) -> Sheet:
-        """A sheet of zeros for so many of its runs."""
+    def blank_sheet(self, runs: int, measures: Collection[str] | None = None) -> Sheet:
+        """A sheet of zeros for so many of its runs, with all measures or with these and the regret."""
         traced = self.rounds if self.trace else 0
-        return Sheet.blank(len(self.specs), runs, len(self.checkpoints), self.system.arms, traced)
+        return Sheet.blank(len(self.specs), runs, len(self.checkpoints), self.system.arms, traced, measures)
 
     def check_room(self) -> None:
         """Refuse more numbers than the machine has memory for, before any of it is taken."""
@@ -149,12 +165,25 @@ def physical_memory() -> int:
 
 
 class KeptRuns:
-    """Every run is kept."""
+    """Every run is kept, with all measures or with `measures` and the regret alone."""
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: Batch, measures: Collection[str] | None = None) -> None:
         batch.check_room()
-        self.batch, self.sheet = batch, batch.blank_sheet(len(batch.runs))
-        self.most = sys.maxsize  # the room is taken already
+        self.batch, self.measures, self.most = batch, measures, sys.maxsize
+        self._sheet: Sheet | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def sheet(self) -> Sheet:
+        """The measures of all runs; the memory is taken when the first of them is written."""
+        with self._lock:
+            if self._sheet is None:
+                self._sheet = self.batch.blank_sheet(len(self.batch.runs), self.measures)
+            return self._sheet
+
+    def forget(self) -> None:
+        """Give the memory back."""
+        self._sheet = None
 
     def pieces(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
         """All of them together."""
@@ -170,7 +199,8 @@ class KeptRuns:
 
     def prefault(self, begin: int, end: int) -> None:
         """Write zeros: memory is handed out when it is first written to, more slowly than it is copied."""
-        for array in (self.sheet.regret, self.sheet.reward, self.sheet.prediction_error, self.sheet.pulls):
+        sheet = self.sheet
+        for array in (sheet.regret, sheet.reward, sheet.prediction_error, sheet.pulls):
             array[:, begin:end] = 0
 
     def close(self, begin: int, end: int) -> None:

@@ -11,6 +11,7 @@ depends on the number of lanes or GPUs. Figures: docs/gpu.md.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import queue
@@ -27,15 +28,17 @@ from kalmanbandits.simulation.cpu import available_cores
 from kalmanbandits.simulation.gpu_compiler import SIMULATED, cuda, load_compiler
 from kalmanbandits.simulation.gpu_groups import Group, group_policies
 from kalmanbandits.simulation.gpu_kernel import compiled_finish, load
-from kalmanbandits.simulation.gpu_lane import Lane, Segment
+from kalmanbandits.simulation.gpu_lane import Lane, Segment, Uploaded
+from kalmanbandits.simulation.gpu_rooms import kept_bytes
 from kalmanbandits.simulation.moments import PANEL
 from kalmanbandits.simulation.progress import Progress, announce
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
-LANES = 5  # of each GPU
+LANES = 4  # of each GPU
 WRITERS = 12  # threads per GPU that write results to the memory of the host, where it has so many cores
-MOST = 1 << 16  # runs of a share: together the lanes fill a GPU, and the last one is copied soon
+MOST = 1 << 15  # runs of a share: together the lanes fill a GPU, and the last one is copied soon
 ROOM = 0.8  # the share of a GPU's free memory that may be taken
+MOST_ROUNDS = 2**31 - 1
 WARP = 32  # threads that go in step: a launch of fewer makes no sense
 
 
@@ -96,10 +99,12 @@ def play_on_gpu(
     groups = group_policies([batch for batch, _ in pairs], precision)
     gpus = devices()
     kernels = [compiled_finish(precision), *(group.compiled(progress) for group in groups)]
+    uploaded = {}
     for place in gpus:
         with cuda.gpus[place]:
             for kernel in kernels:
                 load(kernel)
+            uploaded[place] = Uploaded.of(groups)
     announce(progress, "playing")
     per_gpu, most = _lanes(pairs, groups, gpus)
     shares: queue.SimpleQueue[list[Segment]] = queue.SimpleQueue()
@@ -112,15 +117,14 @@ def play_on_gpu(
     stop, total = threading.Event(), sum(batch.total for batch, _ in pairs)
 
     def work() -> None:
-        with cuda.gpus[places.get_nowait()]:
-            lane = Lane(groups, most, writers, stop)
+        place = places.get_nowait()
+        with cuda.gpus[place]:
+            lane = Lane(groups, uploaded[place], most, writers, stop)
             lanes.append(lane)
-            while not stop.is_set():
-                try:
-                    share = shares.get_nowait()
-                except queue.Empty:
-                    return
-                lane.play(share)
+            with contextlib.suppress(queue.Empty):
+                while not stop.is_set():
+                    lane.play(shares.get_nowait())
+            lane.room.give_back()
 
     def watch() -> None:
         if progress is not None:
@@ -153,7 +157,7 @@ def cut(pairs: Sequence[tuple[Batch, Kept]], most: int) -> Iterator[list[Segment
 
 def _lanes(pairs: Sequence[tuple[Batch, Kept]], groups: Sequence[Group], gpus: list[int]) -> tuple[int, int]:
     """How many lanes each GPU has, and how many runs make a share."""
-    free = min(_free_memory(place) for place in gpus)
+    free = min(_free_memory(place) + kept_bytes(place) for place in gpus)
     largest = max(groups, key=lambda group: group.bytes_per_run)
     for lanes in (LANES, 1):
         fit = int(ROOM * free / (lanes * largest.bytes_per_run))
@@ -166,9 +170,10 @@ def _lanes(pairs: Sequence[tuple[Batch, Kept]], groups: Sequence[Group], gpus: l
             '(use backend="cpu")'
         )
     runs = sum(len(batch.runs) for batch, _ in pairs)
-    even = -(-runs // (lanes * len(gpus)))
+    most, together = min(MOST, fit, *(kept.most for _, kept in pairs)), lanes * len(gpus)
+    even = -(-runs // (together * -(-runs // (together * most))))  # as many shares for each lane
     whole_panels = -(-even // PANEL) * PANEL  # of moments: then each is played by one lane
-    return lanes, min(MOST, fit, whole_panels, *(kept.most for _, kept in pairs))
+    return lanes, min(most, whole_panels)
 
 
 def _free_memory(place: int) -> int:
@@ -180,6 +185,11 @@ def _free_memory(place: int) -> int:
 
 
 def _check_kernels(batch: Batch) -> None:
+    if batch.rounds > MOST_ROUNDS:
+        raise InvalidArgument(
+            f"rounds must be at most {MOST_ROUNDS} on the GPU, which counts in 32 bits, got {batch.rounds} "
+            '(use backend="cpu")'
+        )
     for name, spec in zip(batch.names, batch.specs, strict=True):
         if KERNELS[spec.kernel].due is not never:
             raise InvalidArgument(

@@ -17,7 +17,8 @@ from kalmanbandits.policies.spec import Memory, Spec
 from kalmanbandits.simulation.batch import Batch
 from kalmanbandits.simulation.environment import environment
 from kalmanbandits.simulation.gpu_compiler import SIMULATED, cuda
-from kalmanbandits.simulation.gpu_kernel import GpuKernel, Kind, compiled, gpu_record, word_type
+from kalmanbandits.simulation.gpu_kernel import GpuKernel, Kind, compiled
+from kalmanbandits.simulation.gpu_memory import gpu_record, word_type, words_apart
 from kalmanbandits.simulation.oracles import Oracle
 from kalmanbandits.simulation.progress import Progress, announce
 
@@ -50,15 +51,18 @@ class Group:
         self.rounds, self.checkpoints, self.trace = batch.rounds, batch.checkpoints, batch.trace
         self.arms, self.dimension = batch.system.arms, batch.system.dimension  # type: ignore[union-attr]
         self.real, self.word = np.dtype(precision), word_type(precision)
-        records = [gpu_record(player.memory, precision) for player in players]
+        records = [gpu_record(player.memory, precision, spec.seldom, spec.rewrites) for player in players]
         self.fresh = np.stack([record.view(self.word) for record in records])
         self.envs = np.concatenate([worlds[id(player.batch)] for player in players])
         self.numbers: dict[int, list[tuple[int, int]]] = {}
         for number, player in enumerate(players):
             self.numbers.setdefault(id(player.batch), []).append((number, player.place))
         sizes = (self.dimension, self.arms, precision, self.trace)
-        size = self.fresh[0].nbytes
-        self.kind = Kind(spec.kernel, records[0].dtype, self.envs.dtype, *sizes, *_place(spec, size))
+        memory, word = records[0].dtype, self.word.itemsize
+        apart = 0 if SIMULATED else words_apart(memory, spec.seldom, word)
+        place, block = _place(spec, memory.itemsize - apart * word)
+        apart = apart if place == "shared" else 0
+        self.kind = Kind(spec.kernel, memory, self.envs.dtype, *sizes, place, block, apart)
 
     def players_of(self, batch: Batch) -> list[tuple[int, int]]:
         """Of the policies of a simulation that are in this group: number in the group, place there."""
@@ -112,7 +116,8 @@ def group_policies(batches: Sequence[Batch], precision: str) -> list[Group]:
         worlds[id(batch)] = env = gpu_record(environment(batch.system), precision)  # type: ignore[arg-type]
         for place, spec in enumerate(batch.specs):
             player = Player(batch, place, spec.memory())
-            found.setdefault((spec.kernel, player.memory.dtype, env.dtype), []).append(player)
+            like = spec.kernel, player.memory.dtype, spec.seldom, env.dtype
+            found.setdefault(like, []).append(player)
     return [Group(players, worlds, precision) for players in found.values()]
 
 

@@ -21,11 +21,11 @@ from numba.core import types
 from numba.core.typing.templates import Signature
 from numpy.typing import DTypeLike
 
-from kalmanbandits.policies.spec import Memory
 from kalmanbandits.policies.verbs import KERNELS, learn, peek, select
 from kalmanbandits.simulation.environment import advance, look, start
 from kalmanbandits.simulation.gpu_cache import GpuKernelCache
 from kalmanbandits.simulation.gpu_compiler import SIMULATED, Source, compiling, cuda
+from kalmanbandits.simulation.gpu_memory import parts, two_parts, word_type
 from kalmanbandits.streams import MEASUREMENT, PROCESS, normal_from_word, philox
 
 
@@ -36,32 +36,6 @@ class GpuKernel(Protocol):
 
     def __getitem__(self, sizes: tuple[object, ...]) -> Callable[..., None]:
         """Set the sizes of a launch."""
-
-
-def word_type(precision: str) -> np.dtype[np.uint64] | np.dtype[np.uint32]:
-    """Memories travel as words as wide as their numbers."""
-    return np.dtype(np.uint64) if precision == "float64" else np.dtype(np.uint32)
-
-
-def gpu_dtype(dtype: np.dtype[np.void], precision: str) -> np.dtype[np.void]:
-    """The type of a record on the GPU: in single precision its 8-byte numbers take 4."""
-    if precision == "float64":
-        return dtype
-    fields = []
-    for name in dtype.names or ():
-        base, shape = dtype[name].subdtype or (dtype[name], ())
-        fields.append((name, np.dtype(f"{base.kind}4") if base.itemsize == 8 else base, shape))
-    return np.dtype(fields, align=True)
-
-
-def gpu_record(record: Memory, precision: str) -> Memory:
-    """A record (an array of one) as the GPU has it."""
-    if precision == "float64":
-        return record
-    result: Memory = np.zeros(1, gpu_dtype(record.dtype, precision))
-    for name in record.dtype.names or ():
-        result[name] = record[name]
-    return result
 
 
 def make_play(d: int, k: int, precision: str, trace: bool) -> Source:
@@ -158,12 +132,15 @@ def draw(xi: Any, block: Any, blocks: Any, key: Any) -> None:
         xi[4 * b + 2], xi[4 * b + 3] = normal_from_word(w2), normal_from_word(w3)
 
 
-def make_kernel(play: Source, kind: np.dtype[np.void], precision: str, place: str, block: int) -> Source:
-    """The kernel around `play`; `kind` is the memory's type, `place` where memories lie."""
-    word = word_type(precision)
-    size = kind.itemsize // word.itemsize
-    row = size | 1  # odd, so that threads side by side find their words in different banks
-    shared, local = place == "shared", place == "local"
+def make_kernel(play: Source, kind: Kind) -> Source:
+    """The kernel around `play`, which plays rounds."""
+    word, block, memory_type = word_type(kind.precision), kind.block, kind.memory
+    size = memory_type.itemsize // word.itemsize
+    apart = kind.apart
+    often = size - apart
+    row = often | 1  # odd, so that threads side by side find their words in different banks
+    shared, local = kind.place == "shared", kind.place == "local"
+    often_type, seldom_type = parts(memory_type, apart, word.itemsize) if apart else (memory_type,) * 2
 
     def kernel(
         envs: Any,
@@ -183,23 +160,32 @@ def make_kernel(play: Source, kind: np.dtype[np.void], precision: str, place: st
         i = cuda.grid(1)
         if i < keys.shape[0]:
             if shared:
-                words = cuda.shared.array((block, row), word)[cuda.threadIdx.x, :size]
+                words = cuda.shared.array((block, row), word)[cuda.threadIdx.x, :often]
             elif local:
                 words = cuda.local.array(size, word)
             else:
                 words = store[i]
             owner = owners[i]
             if first == 0:
-                for w in range(size):
+                for w in range(often):
                     words[w] = fresh[owner, w]
             elif shared or local:
-                for w in range(size):
+                for w in range(often):
                     words[w] = store[w, i]
-            memory, env, key = words.view(kind)[0], envs[owner], keys[i]
+            env, key = envs[owner], keys[i]
             where = (checkpoints, states, sums, counts, choices, rewards)
-            play(memory, env, key, i, first, last, *where)
+            if apart:
+                others = cuda.local.array(apart, word)
+                for w in range(often, size):
+                    others[w - often] = fresh[owner, w] if first == 0 else store[w, i]
+                memory = two_parts(words.view(often_type)[0], others.view(seldom_type)[0])
+                play(memory, env, key, i, first, last, *where)
+                for w in range(often, size):
+                    store[w, i] = others[w - often]
+            else:
+                play(words.view(memory_type)[0], env, key, i, first, last, *where)
             if shared or local:
-                for w in range(size):
+                for w in range(often):
                     store[w, i] = words[w]
 
     return kernel
@@ -262,12 +248,13 @@ class Kind(NamedTuple):
     trace: bool
     place: str
     block: int
+    apart: int = 0  # words at the end of the memory, seldom used, that lie in local memory
 
 
 def build(kind: Kind, device_function: Callable[[Source], Source]) -> Source:
     """The kernel of a kind, in Python."""
     play = make_play(kind.dimension, kind.arms, kind.precision, kind.trace)
-    return make_kernel(device_function(play), kind.memory, kind.precision, kind.place, kind.block)
+    return make_kernel(device_function(play), kind)
 
 
 @functools.cache

@@ -1,9 +1,8 @@
 """A lane: a thread of the host that plays shares of the runs on a GPU and fetches their measures.
 
-A launch plays a slice of the rounds, a twentieth of a second long, and memories are laid aside in between:
-the lanes of a GPU take turns, progress is known, and Ctrl-C works. After the last round one launch adds up
-what the checkpoints hold, in the layout of the dataset; the rows are copied to the host through a pinned
-buffer.
+A launch plays a slice of the rounds, about 0.03 s long, and memories are laid aside in between: the lanes
+of a GPU take turns, progress is known, and Ctrl-C works. After the last round one launch adds up what the
+checkpoints hold, in the layout of the dataset; the rows are copied to the host through a pinned buffer.
 """
 
 from __future__ import annotations
@@ -17,26 +16,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kalmanbandits.errors import Array
+from kalmanbandits.compilation import entry
 from kalmanbandits.simulation.batch import Batch, Kept
 from kalmanbandits.simulation.gpu_compiler import cuda
 from kalmanbandits.simulation.gpu_groups import Group
 from kalmanbandits.simulation.gpu_kernel import compiled, compiled_finish
+from kalmanbandits.simulation.gpu_rooms import DeviceArray, Room, pinned_buffer, return_buffer
 from kalmanbandits.streams import stream_key
 
-SLICE = 0.05  # seconds of a launch, others between them included
-FIRST = 1024  # rounds of the first launch, when nothing is known of its speed; a multiple of 4
-STAGING = 1 << 22  # words of 8 bytes of a pinned buffer
-ALIGNMENT = 256  # bytes
+SLICE = 0.03  # seconds of a launch, others between them included
+FIRST = 2048  # rounds of the first launch, when nothing is known of its speed; a multiple of 4
 PREFAULT = 4096  # runs
+WRITTEN = 6  # parts in which a buffer is written to the memory of the host: more wait for Python's lock
 
 Owners = np.ndarray[tuple[int], np.dtype[np.int32]]
 Keys = np.ndarray[tuple[int], np.dtype[np.uint64]]
-DeviceArray = Any  # numba-cuda has no types
-
-# Pinning memory takes longer than copying it: buffers are used again by later simulations of the process.
-_pinned: list[Array] = []
-_pinned_lock = threading.Lock()
+Words = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
 class Segment(NamedTuple):
@@ -56,6 +51,22 @@ class Rows(NamedTuple):
     first: int  # thread
 
 
+class Uploaded(NamedTuple):
+    """What all lanes of a GPU read: systems and first memories of each group, and the checkpoints."""
+
+    envs: list[DeviceArray]
+    fresh: list[DeviceArray]
+    points: DeviceArray
+
+    @classmethod
+    def of(cls, groups: Sequence[Group]) -> Uploaded:
+        """On the current GPU."""
+        envs, fresh = (
+            [cuda.to_device(getattr(group, name)) for group in groups] for name in ("envs", "fresh")
+        )
+        return cls(envs, fresh, cuda.to_device(groups[0].checkpoints))
+
+
 class Lane:
     """Plays shares of at most `most` runs on the current GPU, until `stop` is set.
 
@@ -63,25 +74,17 @@ class Lane:
     GPU takes to play.
     """
 
-    def __init__(self, groups: Sequence[Group], most: int, writers: Executor, stop: threading.Event) -> None:
-        self.groups, self.writers, self.stop = groups, writers, stop
+    def __init__(
+        self, groups: Sequence[Group], uploaded: Uploaded, most: int, writers: Executor, stop: threading.Event
+    ) -> None:
+        self.groups, self.uploaded, self.writers, self.stop = groups, uploaded, writers, stop
         self.done = 0  # rounds
         self.prefaults: list[Future[None]] = []
         self.stream = cuda.stream()
-        size = max(group.bytes_per_run * most + 16 * ALIGNMENT for group in groups)
-        self.room = cuda.device_array(size, np.uint8)
-        self.envs = [cuda.to_device(group.envs, stream=self.stream) for group in groups]
-        self.fresh = [cuda.to_device(group.fresh, stream=self.stream) for group in groups]
-        self.points = cuda.to_device(groups[0].checkpoints, stream=self.stream)
+        self.room = Room(groups, most)
 
     def play(self, share: Sequence[Segment]) -> None:
         """Play these runs with every policy and hand in their measures."""
-        if self.done == 0:  # the writers have nothing to write yet
-            self.prefaults = [
-                self.writers.submit(segment.kept.prefault, begin, min(begin + PREFAULT, segment.end))
-                for segment in share
-                for begin in range(segment.begin, segment.end, PREFAULT)
-            ]
         for number, group in enumerate(self.groups):
             rows, owners, keys, threads = [], [], [], 0
             for segment in share:
@@ -106,10 +109,10 @@ class Lane:
     def _play_group(self, number: int, rows: Sequence[Rows], owners: Owners, keys: Keys) -> None:
         """Play the threads of one group to the end and write their measures where they belong."""
         group, threads = self.groups[number], len(keys)
-        memory = self.carve(group, threads)
+        memory = self.room.carve(group, threads)
         memory["owners"].copy_to_device(owners, stream=self.stream)
         memory["keys"].copy_to_device(keys, stream=self.stream)
-        self.play_rounds(number, memory, threads)
+        self.play_rounds(number, memory, threads, rows)
         if self.stop.is_set():
             return
         finish = compiled_finish(str(group.real))[-(-threads // 128), 128, self.stream]
@@ -119,17 +122,25 @@ class Lane:
         if group.trace:
             self._copy_traces(rows, memory["choices"], memory["rewards"])
 
-    def play_rounds(self, number: int, memory: dict[str, DeviceArray], threads: int) -> None:
-        """Launch after launch, until the last round is played."""
-        group = self.groups[number]
-        work = self.envs[number], self.fresh[number], memory["owners"], memory["keys"]
+    def play_rounds(
+        self, number: int, memory: dict[str, DeviceArray], threads: int, rows: Sequence[Rows] = ()
+    ) -> None:
+        """Launch after launch, until the last round is played; memory for `rows` is prepared meanwhile."""
+        group, shared = self.groups[number], self.uploaded
+        work = shared.envs[number], shared.fresh[number], memory["owners"], memory["keys"]
         measures = [memory[name] for name in ("states", "sums", "counts", "choices", "rewards")]
         launch = compiled(group.kind)[-(-threads // group.kind.block), group.kind.block, self.stream]
         first, length = 0, FIRST
         while first < group.rounds and not self.stop.is_set():
             last = min(first + length, group.rounds)
             began = time.perf_counter()
-            launch(*work, first, last, memory["store"], self.points, *measures)
+            launch(*work, first, last, memory["store"], shared.points, *measures)
+            if self.done == 0:  # the writers have nothing to write yet
+                self.prefaults = [
+                    self.writers.submit(segment.kept.prefault, begin, min(begin + PREFAULT, segment.end))
+                    for segment in {id(row.segment): row.segment for row in rows}.values()
+                    for begin in range(segment.begin, segment.end, PREFAULT)
+                ]
             self.stream.synchronize()
             seconds = max(time.perf_counter() - began, 1e-6)
             self.done += threads * (last - first)
@@ -137,27 +148,17 @@ class Lane:
             length = 4 * int(min(SLICE / seconds, 16.0) * (last - first) / 4) or 4
             first = last
 
-    def carve(self, group: Group, threads: int) -> dict[str, DeviceArray]:
-        """The arrays of a group, in the room that the lane has."""
-        found, begin = {}, 0
-        for name, (shape, kind) in group.arrays(threads).items():
-            size = math.prod(shape) * kind.itemsize
-            part = self.room[begin : begin + size].view(kind).reshape(shape) if size else None
-            found[name] = cuda.device_array((0,) * len(shape), kind) if part is None else part
-            begin += -(-size // ALIGNMENT) * ALIGNMENT
-        return found
-
     def _copy_rows(self, rows: Sequence[Rows], measured: DeviceArray) -> None:
         """Copy the measures of all threads through a pinned buffer into the rows of their runs."""
         threads, words = measured.shape
-        buffer = _pinned_buffer(words)
+        buffer = pinned_buffer(words)
         step = buffer.size // words
-        most = -(-step // 4)  # rows that one writer writes
         for begin in range(0, threads, step):
             end = min(begin + step, threads)
             part = buffer[: (end - begin) * words].reshape(end - begin, words)
             measured[begin:end].copy_to_host(part, stream=self.stream)
             self.stream.synchronize()
+            most = -(-(end - begin) // WRITTEN)  # rows that one writer writes
             written = []
             for segment, place, first in rows:
                 low, high = max(begin, first), min(end, first + segment.end - segment.begin)
@@ -167,7 +168,7 @@ class Lane:
                     some = part[i - begin : j - begin]
                     written.append(self.writers.submit(_write, segment, place, runs, some))
             wait_for(written)
-        _pinned.append(buffer)
+        return_buffer(buffer)
 
     def _copy_traces(self, rows: Sequence[Rows], choices: DeviceArray, rewards: DeviceArray) -> None:
         chosen = choices.copy_to_host(stream=self.stream)
@@ -185,24 +186,33 @@ def wait_for(tasks: Sequence[Future[None]]) -> None:
         task.result()
 
 
-def _pinned_buffer(words: int) -> Array:
-    """A buffer of at least so many words."""
-    with _pinned_lock:
-        for place, buffer in enumerate(_pinned):
-            if buffer.size >= words:
-                return _pinned.pop(place)
-    found: Array = cuda.pinned_array(max(STAGING, words))
-    return found
-
-
-def _write(segment: Segment, place: int, runs: tuple[int, int], words: Array) -> None:
+def _write(segment: Segment, place: int, runs: tuple[int, int], words: Words) -> None:
     """Write rows as `gpu_kernel.make_finish` lays them out into the sheet of their runs."""
     for begin, end in segment.kept.pieces(*runs):
         sheet, part = segment.kept.open(begin, end), words[begin - runs[0] : end - runs[0]]
-        points = sheet.regret.shape[2]
-        sheet.regret[place] = part[:, :points]
-        sheet.reward[place] = part[:, points : 2 * points]
-        sheet.prediction_error[place] = part[:, 2 * points : 3 * points]
-        sheet.pulls[place] = part.view(np.int64)[:, 3 * points :].reshape(end - begin, points, -1)
-        if not np.isfinite(part[:, points - 1 : 2 * points : points]).all():  # the last of regret and reward
+        reals = sheet.regret[place], sheet.reward[place], sheet.prediction_error[place]
+        if not spread_rows(part, part.view(np.int64), *reals, sheet.pulls[place]):
             segment.batch.check_finite(begin, sheet)
+
+
+@entry
+def spread_rows(reals: Any, wholes: Any, regret: Any, reward: Any, error: Any, pulls: Any) -> Any:
+    """Write each row's words to where they belong; returns whether regret and reward are finite at the end.
+
+    Compiled, so that writers do not wait for Python's lock between two arrays.
+    """
+    n, k = pulls.shape[1:]
+    rewards, errors, counts = reward.shape[0] > 0, error.shape[0] > 0, pulls.shape[0] > 0  # which are kept
+    finite = True
+    for r in range(reals.shape[0]):
+        for c in range(n):
+            regret[r, c] = reals[r, c]
+            if rewards:
+                reward[r, c] = reals[r, n + c]
+            if errors:
+                error[r, c] = reals[r, 2 * n + c]
+            if counts:
+                for a in range(k):
+                    pulls[r, c, a] = wholes[r, 3 * n + c * k + a]
+        finite = finite and math.isfinite(reals[r, n - 1]) and math.isfinite(reals[r, 2 * n - 1])
+    return finite

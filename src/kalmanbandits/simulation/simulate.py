@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -146,6 +146,7 @@ def simulate(
     return kept.dataset()
 
 
+K = TypeVar("K", bound=Kept)
 World = tuple[LinearGaussianSystem, Mapping[str, Spec], range]
 
 
@@ -171,16 +172,31 @@ def simulate_together(
     list of xarray.Dataset
         What `simulate(..., backend="gpu")` would return for each.
     """
+    kept = play_together(
+        worlds, rounds, seed, checkpoints, lambda place, batch: keep_as(keep, batch), progress
+    )
+    labels: Labels = {}
+    return [each.dataset(labels) for each in kept]
+
+
+def play_together(
+    worlds: Sequence[World],
+    rounds: int,
+    seed: int,
+    checkpoints: int | Sequence[int],
+    keeping: Callable[[int, Batch], K],
+    progress: Progress | None = None,
+) -> list[K]:
+    """What `simulate_together` does before it makes datasets; `keeping(place, batch)` says what is kept."""
     from kalmanbandits.simulation.gpu import play_on_gpu
 
     points, pairs = check_checkpoints(checkpoints, rounds), []
-    for system, policies, runs in worlds:
+    for place, (system, policies, runs) in enumerate(worlds):
         check_backend("gpu", "float64", system)
         batch = _batch(system, policies, rounds, runs, seed, points, False)
-        pairs.append((batch, keep_as(keep, batch)))
+        pairs.append((batch, keeping(place, batch)))
     play_on_gpu(pairs, "float64", progress)
-    labels: Labels = {}
-    return [kept.dataset(labels) for _, kept in pairs]
+    return [kept for _, kept in pairs]
 
 
 def keep_as(keep: str, batch: Batch) -> Kept:

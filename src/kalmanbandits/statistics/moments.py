@@ -100,6 +100,10 @@ class Moments:
         apart = delta[:, None] * delta[None, :] * (self.runs * (other.runs / n))
         return Moments(n, self.mean + delta * (other.runs / n), self.comoment + other.comoment + apart)
 
+    def divided(self, numbers: Array) -> Moments:
+        """The moments of x/numbers, `numbers` broadcast against one policy's mean."""
+        return Moments(self.runs, self.mean / numbers, self.comoment / numbers**2)
+
     @property
     def covariance(self) -> Array:
         """Unbiased covariances between policies, (policies, policies, …); NaN for a single run."""

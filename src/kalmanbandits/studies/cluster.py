@@ -16,7 +16,6 @@ from kalmanbandits.cluster.order import World as Players
 from kalmanbandits.errors import ClusterError
 from kalmanbandits.simulation.simulate import World, simulate, simulate_together
 from kalmanbandits.simulation.versions import fingerprint
-from kalmanbandits.studies.document.spec import Study
 from kalmanbandits.studies.run import TOGETHER, Progress, Shard, _Work
 from kalmanbandits.studies.store.drafts import Draft, Piece
 from kalmanbandits.studies.store.layout import Chunk, Values
@@ -39,16 +38,19 @@ class Frame:
     rounds: int
     seed: int
     checkpoints: tuple[int, ...]
-    measures: tuple[str, ...]
+    variables: tuple[str, ...]
+    keep: str
     backend: str
     folder: str | None  # where workers write chunks themselves
     hash: str
 
     @classmethod
-    def of(cls, study: Study, backend: str, folder: Path | None) -> Frame:
-        """That of a study."""
-        place = None if folder is None else str(folder.resolve())
-        return cls(study.rounds, study.seed, study.checkpoints, study.measures, backend, place, study.hash())
+    def of(cls, store: Store, backend: str, shared: bool) -> Frame:
+        """That of a store's study; with its folder if workers write there."""
+        study, place = store.study, str(store.folder.resolve()) if shared else None
+        variables = next(iter(store.layouts.values())).variables  # the same for all groups
+        frame = study.rounds, study.seed, study.checkpoints
+        return cls(*frame, variables, study.keep, backend, place, study.hash())
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class ClusterWork(_Work):
     def __init__(self, store: Store, shard: Shard, client: Client, backend: str, shared: bool) -> None:
         super().__init__(store, shard, 1)
         self.client, self.backend = client, backend
-        self.frame = Frame.of(self.study, backend, store.folder if shared else None)
+        self.frame = Frame.of(store, backend, shared)
 
     def do(self, progress: Progress | None) -> None:
         """Play everything, and write what comes back."""
@@ -159,16 +161,16 @@ def play_task(frame: object, task: Task) -> list[Values]:
     """On a worker: the numbers of a task's pieces; none where it has written them itself."""
     assert isinstance(frame, Frame)
     if frame.backend == "gpu":
-        results = simulate_together(task.worlds, frame.rounds, frame.seed, frame.checkpoints)
+        results = simulate_together(task.worlds, frame.rounds, frame.seed, frame.checkpoints, keep=frame.keep)
     else:
         results = [
             simulate(
                 system, policies, frame.rounds, len(runs), frame.seed,
-                checkpoints=frame.checkpoints, first_run=runs.start, threads=1,
+                checkpoints=frame.checkpoints, first_run=runs.start, threads=1, keep=frame.keep,
             )
             for system, policies, runs in task.worlds
         ]  # fmt: skip
-    values = [{measure: result[measure].values for measure in frame.measures} for result in results]
+    values = [{name: result[name].values for name in frame.variables} for result in results]
     if not task.writes:
         return values
     store, played = shared_store(frame), iter(values)

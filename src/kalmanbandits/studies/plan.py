@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -119,12 +120,14 @@ def plan_study(study: Study, cores: int | None = None) -> Plan:
 
 def stored_bytes(study: Study) -> int:
     """The bytes of a study's numbers before compression."""
-    numbers = sum(
-        len(cell.policies) * (cell.system.arms if measure == "pulls" else 1)
-        for cell in study.cells
-        for measure in study.measures
-    )
-    return 8 * numbers * study.runs * len(study.checkpoints)
+    from kalmanbandits.studies.store.layout import blocks, layouts  # Zarr takes half a second to import
+
+    total = 0
+    for layout in layouts(study, blocks(study, "cpu")).values():
+        length = study.runs if study.keep == "runs" else layout.blocks
+        shapes = (layout.shape(variable, len(layout.cells), length) for variable in layout.variables)
+        total += sum(map(math.prod, shapes))
+    return 8 * total
 
 
 def _trajectory(cell: Cell, study: Study) -> float:

@@ -7,8 +7,7 @@ import queue
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING
@@ -24,9 +23,17 @@ from kalmanbandits.errors import (
     whole,
 )
 from kalmanbandits.pool import run_threads
+from kalmanbandits.simulation.batch import Batch, KeptRuns, Sheet
 from kalmanbandits.simulation.cpu import available_cores
-from kalmanbandits.simulation.simulate import BACKENDS, World, simulate, simulate_together
-from kalmanbandits.studies.document.spec import Study
+from kalmanbandits.simulation.simulate import (
+    BACKENDS,
+    KEEP,
+    World,
+    play_together,
+    simulate,
+    simulate_together,
+)
+from kalmanbandits.studies.document.spec import Study, changed
 from kalmanbandits.studies.store.drafts import Draft, Piece
 from kalmanbandits.studies.store.layout import Chunk, Values
 from kalmanbandits.studies.store.results import Results
@@ -107,6 +114,7 @@ def run_study(
     shard: Shard = EVERYTHING,
     client: Client | None = None,
     shared_folder: bool = False,
+    keep: str | None = None,
 ) -> Results:
     """Run what is missing of `study` in `folder`.
 
@@ -138,6 +146,8 @@ def run_study(
         called with the numbers of workers alive and lost, and of chunks repeated.
     shared_folder
         Workers write their chunks into `folder` themselves, which all of them see.
+    keep
+        `"runs"` or `"moments"`, instead of what the study says: see `simulate`.
 
     Returns
     -------
@@ -154,6 +164,8 @@ def run_study(
     if progress is not None:
         function("progress", progress, "it is called with the rounds done and all of them")
     _check_cluster(client, shared_folder, jobs)
+    if keep is not None:
+        study = changed(study, keep=one_of("keep", keep, KEEP))
     with open_store(study, place, resume=resume, backend=backend) as store:
         began = time.monotonic()
         try:
@@ -168,7 +180,7 @@ def run_study(
                 store.close(time.monotonic() - began)
             raise
         store.close(time.monotonic() - began)
-    return Results.open(place)
+    return Results(store)
 
 
 def _check_cluster(client: Client | None, shared_folder: bool, jobs: int | None) -> None:
@@ -269,9 +281,9 @@ class _Work:
         cell = self.study.cells[draft.chunk.cell]
         return cell.system, {label: cell.policies[label] for label in piece.labels}, piece.runs
 
-    def measures(self, result: xarray.Dataset) -> Values:
+    def kept(self, draft: Draft, result: xarray.Dataset) -> Values:
         """What a study keeps of a simulation."""
-        return {measure: result[measure].values for measure in self.study.measures}
+        return {name: result[name].values for name in draft.layout.variables}
 
     def play(self, drafts: Sequence[Draft]) -> None:
         """Play what is missing of each draft."""
@@ -288,16 +300,20 @@ class _Work:
                     first_run=runs.start,
                     threads=self.threads,
                     progress=self.watch(draft.chunk, self.study.rounds * int(draft.have.sum())),
+                    keep=self.study.keep,
                 )
-                draft.put(piece, self.measures(result))
+                draft.put(piece, self.kept(draft, result))
 
 
 class _GpuWork(_Work):
-    """The same on a GPU: as many chunks at once as fill it, from one thread; several write."""
+    """The same on a GPU: as many chunks at once as fill it, from one thread.
+
+    A chunk is put on disk as soon as its last run is done, by the threads that take in what the GPU sends,
+    while the others are played.
+    """
 
     def __init__(self, store: Store, shard: Shard, workers: int) -> None:
         super().__init__(store, shard, 1)
-        self.writers = workers
 
     def take(self) -> list[Chunk]:
         """So many of the next chunks."""
@@ -308,17 +324,60 @@ class _GpuWork(_Work):
             runs += sum(len(self.store.layout(chunk.cell).runs(chunk)) for chunk in some)
         return chunks
 
-    def keep(self, drafts: Sequence[Draft]) -> None:
-        """Put what was played on disk, by several threads: most of it is waiting for the disk."""
-        with ThreadPoolExecutor(self.writers) as pool:
-            for _ in pool.map(lambda draft: super(_GpuWork, self).keep([draft]), drafts):
-                pass
+    def work(self) -> None:
+        """Many chunks after the other."""
+        try:
+            while chunks := self.take():
+                self.play([self.store.draft(chunk) for chunk in chunks])
+        except _Stopped:
+            pass
 
     def play(self, drafts: Sequence[Draft]) -> None:
         """Play what is missing of all drafts together."""
         study, watch = self.study, self.watch(drafts[0].chunk)
+        if study.keep == "moments":
+            worlds = [self.world(draft, piece) for draft in drafts for piece in draft.missing()]
+            frame = study.rounds, study.seed, study.checkpoints
+            results = simulate_together(worlds, *frame, progress=watch, keep=study.keep)
+            for draft, result in zip(drafts, results, strict=True):
+                draft.put(Piece(tuple(draft.labels), draft.runs), self.kept(draft, result))
+            self.keep(drafts)
+            return
         pieces = [(draft, piece) for draft in drafts for piece in draft.missing()]
         worlds = [self.world(draft, piece) for draft, piece in pieces]
-        results = simulate_together(worlds, study.rounds, study.seed, study.checkpoints, watch)
-        for (draft, piece), result in zip(pieces, results, strict=True):
-            draft.put(piece, self.measures(result))
+
+        def keeping(place: int, batch: Batch) -> _KeptPiece:
+            return _KeptPiece(batch, study.measures, lambda sheet: self.take_in(*pieces[place], sheet))
+
+        play_together(worlds, study.rounds, study.seed, study.checkpoints, keeping, watch)
+        with self.counting:
+            self.under_way.clear()
+            self.done += sum(self.rounds(draft.chunk) for draft in drafts)
+
+    def take_in(self, draft: Draft, piece: Piece, sheet: Sheet) -> None:
+        """Put a chunk on disk when the last of its pieces is there."""
+        with self.counting:
+            draft.put(piece, {measure: getattr(sheet, measure) for measure in self.study.measures})
+        if draft.have.all():
+            self.store.write(draft.chunk, draft.values)
+            draft.forget()
+
+
+class _KeptPiece(KeptRuns):
+    """The runs of a piece, which are handed on when all of them are closed."""
+
+    def __init__(self, batch: Batch, measures: Collection[str], done: Callable[[Sheet], None]) -> None:
+        super().__init__(batch, measures)
+        self.left, self.done, self.counting = len(batch.runs), done, threading.Lock()
+
+    def close(self, begin: int, end: int) -> None:
+        """Count, and hand on."""
+        with self.counting:
+            self.left -= end - begin
+            complete = self.left == 0
+        if complete:
+            self.done(self.sheet)
+            self.forget()
+
+    def prefault(self, begin: int, end: int) -> None:
+        """Nothing: the memory of earlier pieces is used again."""

@@ -116,8 +116,8 @@ class LinearGaussianSystem:
         deviation = float((np.abs(self.actions) @ np.sqrt(np.diag(self.initial_covariance))).max())
         if deviation > LARGEST:
             raise InvalidArgument(
-                f"actions must give rewards of a standard deviation of at most {LARGEST:g}, got {deviation:g} "
-                "at the start (take a larger unit)"
+                f"actions must give rewards of a standard deviation of at most {LARGEST:g}, got "
+                f"{deviation:g} at the start (take a larger unit)"
             )
 
     @property

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from kalmanbandits.errors import Array, InvalidArgument
 from kalmanbandits.policies import UBSS
 from kalmanbandits.policies.spec import Spec
+from kalmanbandits.reporting.study.losses import Losses, summed_gain
 from kalmanbandits.reporting.study.summary import CellSummary, Summary, in_common
-from kalmanbandits.statistics.intervals import Interval, percent_gain
+from kalmanbandits.statistics.intervals import Interval, stack
 from kalmanbandits.theory import regret_floor
 
 WHITE, GREY, BLUE, MIXED = "white", "grey", "blue", "mixed"
@@ -88,20 +89,28 @@ class PaperData:
         """The comparator that plays at random: the last one."""
         return self.comparators[-1]
 
-    def losses(self, policy: str, where: NDArray[np.bool_] | slice = slice(None)) -> Array:
-        """Regret per round of a policy at the angles `where`, shape (angles, runs)."""
-        return np.asarray(np.stack([cell.of(policy) for cell in self.sweep])[where])
+    def place(self, policy: str) -> int:
+        """Where a policy stands at every angle."""
+        return self.sweep[0].place(policy)
+
+    def losses(self, where: NDArray[np.bool_]) -> list[Losses]:
+        """Regret per round of all policies at the angles `where`."""
+        return [cell.losses for cell, chosen in zip(self.sweep, where, strict=True) if chosen]
+
+    def loss(self, policy: str) -> Interval:
+        """Regret per round of a policy at each angle."""
+        return stack([cell.loss[self.place(policy)] for cell in self.sweep])
 
     def gain(self, policy: str, other: str) -> Interval:
         """Percent by which `policy` loses less than `other`, at each angle."""
-        return percent_gain(self.losses(policy), self.losses(other))
+        return stack([cell.gain(policy, other) for cell in self.sweep])
 
     def pooled_gain(self, policy: str, other: str, where: NDArray[np.bool_]) -> Interval:
         """The same for the regret of all angles `where` taken together.
 
         A run has the same noise at every angle, so angles are added up within a run before runs are compared.
         """
-        return percent_gain(self.losses(policy, where).sum(axis=0), self.losses(other, where).sum(axis=0))
+        return summed_gain(self.losses(where), self.place(policy), self.place(other))
 
     @cached_property
     def scanned(self) -> list[tuple[float, Interval]]:
@@ -110,7 +119,7 @@ class PaperData:
         for name, spec in self.scan.cell.policies.items():
             if name != self.comparators[0]:
                 width = constants(spec).width
-                found.append((width, percent_gain(self.scan.of(name), self.scan.of(self.comparators[0]))))
+                found.append((width, self.scan.gain(name, self.comparators[0])))
         return sorted(found, key=lambda point: point[0])
 
     def regions(self, policy: str) -> NDArray[np.str_]:

@@ -28,7 +28,7 @@ from kalmanbandits.reporting.paper.data import (
 from kalmanbandits.reporting.paper.verdict import ABOUT_TEN, ten_percent_at
 from kalmanbandits.reporting.style import BLACK, looks
 from kalmanbandits.reporting.style import GREY as GREY_LINE
-from kalmanbandits.statistics.intervals import Interval, mean, percent_gain, stack
+from kalmanbandits.statistics.intervals import Interval, stack
 
 SHADES: dict[str, dict[str, Any]] = {
     WHITE: {"facecolor": "white"},
@@ -136,9 +136,7 @@ def _draw_windows(axes: Axes, data: PaperData) -> None:
     steps: Array = np.arange(len(data.literal), dtype=np.float64)
     shown = []
     for i, name in enumerate(data.comparators):
-        gains = percent_gain(
-            np.stack([data.windows.of(policy) for policy in data.literal]), data.windows.of(name)[None]
-        )
+        gains = stack([data.windows.gain(policy, name) for policy in data.literal])
         place = steps + 0.22 * (i - (len(data.comparators) - 1) / 2)
         drawing.points(axes, place, gains, look[name], f"than {name}")
         shown.append(gains)
@@ -158,7 +156,7 @@ def _draw_losses(axes: Axes, data: PaperData) -> None:
     look = looks([*data.corrected, *data.known, *data.comparators])
     shown: list[Interval] = []
     for name in (data.random, data.comparators[0], *data.corrected, *data.known):
-        loss = _mean(data.losses(name))
+        loss = _above_zero(data.loss(name))
         drawing.band(
             axes, data.theta, loss, look[name], name, markers=(0, 1) if name in data.corrected else None
         )
@@ -216,8 +214,7 @@ def _limits(intervals: Sequence[Interval]) -> tuple[float, float]:
     return float(ends.min()) - room, float(ends.max()) + room
 
 
-def _mean(samples: Array) -> Interval:
-    """Mean and interval of samples (…, runs), its lower end kept above 0 for a log scale."""
-    interval = mean(samples)
+def _above_zero(interval: Interval) -> Interval:
+    """An interval with its lower end kept above 0, for a log scale."""
     low = np.maximum(interval.low, 1e-3 * np.abs(interval.value))
     return Interval(interval.value, low, interval.high, interval.runs)

@@ -10,7 +10,7 @@ from kalmanbandits.reporting.paper.data import MEANING, PaperData, constants
 from kalmanbandits.reporting.paper.verdict import Claim, Finding, claims, ten_percent_at
 from kalmanbandits.reporting.style import digits, minus, percent
 from kalmanbandits.reporting.tables import below, table
-from kalmanbandits.statistics.intervals import Interval, percent_gain
+from kalmanbandits.statistics.intervals import Interval
 
 
 def verdict_section(data: PaperData) -> Html:
@@ -92,7 +92,7 @@ def sensitivity_table(data: PaperData) -> Html:
     for cell in data.ends:
         others = [name for name in cell.policies if not name.startswith("UBSS")]
         for other in others:
-            gains = [percent_gain(cell.of(name), cell.of(other)) for name in ubss]
+            gains = [cell.gain(name, other) for name in ubss]
             entries = [percent(gain) for gain in gains]
             rows.append([cell.name, other, *entries, str(gains[0].runs)])
     return table(head, rows)

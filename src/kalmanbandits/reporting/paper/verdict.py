@@ -14,8 +14,9 @@ from itertools import pairwise
 import numpy as np
 
 from kalmanbandits.reporting.paper.data import BLUE, GREY, WHITE, PaperData, is_end, is_middle
+from kalmanbandits.reporting.study.losses import average, combination
 from kalmanbandits.reporting.style import minus, parameter_text, percent, signed
-from kalmanbandits.statistics.intervals import Interval, paired_difference, percent_gain
+from kalmanbandits.statistics.intervals import Interval
 
 HOLDS, PARTLY, FAILS = "holds", "partly", "fails"
 ABOUT_TEN = (8.0, 12.0)  # percent: what rounds to "approximately 10 %"
@@ -129,8 +130,7 @@ def _middle(data: PaperData, ubss: Sequence[str]) -> Finding:
 
 
 def _size_at_point(data: PaperData, ubss: Sequence[str]) -> Finding:
-    ucb = data.windows.of(data.comparators[0])
-    return _about_ten({_s(name): percent_gain(data.windows.of(name), ucb) for name in ubss})
+    return _about_ten({_s(name): data.windows.gain(name, data.comparators[0]) for name in ubss})
 
 
 def _about_ten(gains: dict[str, Interval], remark: str = "") -> Finding:
@@ -153,15 +153,16 @@ def _about_ten(gains: dict[str, Interval], remark: str = "") -> Finding:
 
 
 def _largest(data: PaperData, ubss: Sequence[str]) -> Finding:
-    losses = data.losses(ubss[0])
-    theta, claimed = data.theta, 5 * math.pi / 8
+    theta, claimed, p = data.theta, 5 * math.pi / 8, data.place(ubss[0])
+    parts = data.sweep[0].losses.parts  # runs, or blocks of them
     here = int(np.argmin(np.abs(theta - claimed)))
-    best = int(np.argmin(losses[:, ::2].mean(axis=1)))
+    best = int(np.argmin([cell.losses.only(parts[::2]).mean[p] for cell in data.sweep]))
     folded = math.pi - abs(float(theta[best]) - math.pi)  # θ and 2π − θ are one system with its arms swapped
     chosen = f"best on one half at θ = {parameter_text(float(theta[best]))}"
-    if losses.shape[1] < 2:
-        return Finding(PARTLY, "one run cannot tell", chosen)
-    less = paired_difference(losses[here, 1::2], losses[best, 1::2])
+    if len(parts) < 2:
+        return Finding(PARTLY, "one run, or one block of runs, cannot tell", chosen)
+    at_point, at_best = (data.sweep[place].losses.only(parts[1::2]) for place in (here, best))
+    less = combination([*average([at_point], p), *average([at_best], p, -1.0)])
     numbers = f"{chosen}, {signed(less, '.1f')} per round below 5π/8 on the other"
     if abs(folded - claimed) <= math.pi / 16 + 1e-9:
         return Finding(HOLDS, "holds", numbers)
@@ -171,8 +172,7 @@ def _largest(data: PaperData, ubss: Sequence[str]) -> Finding:
 
 
 def _no_better(data: PaperData, ubss: Sequence[str]) -> Finding:
-    first = data.windows.of(ubss[0])
-    more = {name: paired_difference(data.windows.of(name), first) for name in ubss[1:]}
+    more = {name: data.windows.difference(name, ubss[0]) for name in ubss[1:]}
     numbers = "; ".join(f"{_s(name)}: {signed(change, '.2f')}" for name, change in more.items())
     better = [_s(name) for name, change in more.items() if change.below(0)]
     if all(change.above(0) for change in more.values()):
@@ -184,10 +184,7 @@ def _no_better(data: PaperData, ubss: Sequence[str]) -> Finding:
 
 
 def _rises(data: PaperData, ubss: Sequence[str]) -> Finding:
-    steps = {
-        f"s = {_s(a)[4:]} → {_s(b)[4:]}": paired_difference(data.windows.of(b), data.windows.of(a))
-        for a, b in pairwise(ubss)
-    }
+    steps = {f"s = {_s(a)[4:]} → {_s(b)[4:]}": data.windows.difference(b, a) for a, b in pairwise(ubss)}
     numbers = "; ".join(f"{what}: {signed(step, '.2f')}" for what, step in steps.items())
     rising = [bool(step.above(0)) for step in steps.values()]
     falling = [bool(step.below(0)) for step in steps.values()]
@@ -206,9 +203,9 @@ def _performs_best(data: PaperData, ubss: Sequence[str]) -> Finding:
     region = data.regions(ubss[0])
     ucb = data.comparators[0]
     inside, outside = (data.pooled_gain(ubss[0], ucb, at) for at in (good, ~good))
-    less = paired_difference(
-        data.losses(ubss[0], ~good).mean(axis=0), data.losses(ubss[0], good).mean(axis=0)
-    )
+    p = data.place(ubss[0])
+    there, elsewhere = average(data.losses(good), p, -1.0), average(data.losses(~good), p)
+    less = combination([*there, *elsewhere] if there and elsewhere else [])
     grey = region == GREY
     numbers = (
         f"there: {percent(inside)}; elsewhere: {percent(outside)}; "

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import functools
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,8 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kalmanbandits.errors import Array, InvalidArgument
+from kalmanbandits.reporting.study.losses import (
+    BlockLosses,
+    Losses,
+    RunLosses,
+    difference,
+    loss_ranks,
+    summed_gain,
+)
 from kalmanbandits.reporting.style import parameter_label, parameter_text
-from kalmanbandits.statistics.intervals import Interval, mean, over_time, ranks
+from kalmanbandits.statistics.intervals import Interval, mean, over_time
+from kalmanbandits.statistics.moments import Moments
 
 if TYPE_CHECKING:
     from kalmanbandits.studies import Cell, Results, Study
@@ -27,10 +38,10 @@ class CellSummary:
 
     Attributes
     ----------
-    cell, policies, runs
-        The system, the labels of the policies, and the numbers of the runs that are there.
-    final
-        Regret per round of each run up to the last round, shape (policies, runs).
+    cell, policies
+        The system, and the labels of the policies.
+    losses
+        Regret per round up to the last round, of each run that is there or as moments.
     loss
         Its mean, shape (policies,).
     history
@@ -41,8 +52,7 @@ class CellSummary:
 
     cell: Cell
     policies: tuple[str, ...]
-    runs: tuple[int, ...]
-    final: Array
+    losses: Losses
     loss: Interval
     history: Interval
     ranks: NDArray[np.int64]
@@ -54,15 +64,27 @@ class CellSummary:
         shown = (f"{parameter_label(key)} = {parameter_text(value)}" for key, value in parameters.items())
         return ", ".join(shown) or self.cell.group
 
-    def of(self, policy: str) -> Array:
-        """The regret per round of one policy, run by run."""
-        return np.asarray(self.final[self.policies.index(policy)])
+    def place(self, policy: str) -> int:
+        """Where a policy stands among the cell's."""
+        return self.policies.index(policy)
 
-    def only(self, runs: Sequence[int]) -> CellSummary:
-        """The same from some of its runs; the history stays that of all."""
-        places = [self.runs.index(run) for run in runs]
-        final = self.final[:, places]
-        return replace(self, runs=tuple(runs), final=final, loss=mean(final), ranks=ranks(final))
+    def gain(self, policy: str, other: str) -> Interval:
+        """Percent by which `policy` loses less than `other`."""
+        return summed_gain([self.losses], self.place(policy), self.place(other))
+
+    def difference(self, first: str, second: str) -> Interval:
+        """What `first` loses more than `second`."""
+        return difference(self.losses, self.place(first), self.place(second))
+
+    def only(self, parts: Sequence[int | range]) -> CellSummary:
+        """The same from some of its runs, or blocks of runs; the history stays that of all."""
+        losses = self.losses.only(parts)
+        return replace(self, losses=losses, loss=mean_loss(losses), ranks=loss_ranks(losses))
+
+
+def mean_loss(losses: Losses) -> Interval:
+    """The mean over runs of each policy, shape (policies,)."""
+    return mean(losses.values) if isinstance(losses, RunLosses) else losses.whole.interval()
 
 
 def in_common(cells: Sequence[CellSummary]) -> list[CellSummary]:
@@ -70,11 +92,11 @@ def in_common(cells: Sequence[CellSummary]) -> list[CellSummary]:
 
     In a finished study these are all runs.
     """
-    shared = set.intersection(*(set(cell.runs) for cell in cells)) if cells else set()
+    shared = set.intersection(*(set[int | range](cell.losses.parts) for cell in cells)) if cells else set()
     if not shared:
         raise InvalidArgument("the systems have no run in common yet (run the study again to finish it)")
-    runs = sorted(shared)
-    return [cell if len(cell.runs) == len(runs) else cell.only(runs) for cell in cells]
+    parts = [part for part in cells[0].losses.parts if part in shared]
+    return [cell if len(cell.losses.parts) == len(parts) else cell.only(parts) for cell in cells]
 
 
 @dataclass(frozen=True)
@@ -114,19 +136,37 @@ def summarise(results: Results) -> Summary:
             f"measures must hold 'regret' for a report, got {list(results.study.measures)!r}"
         )
     cells, checkpoints = [], np.array(results.study.checkpoints)
+    read = _runs if results.study.keep == "runs" else _moments
     for cell in results.cells:
-        regret = results.measure("regret", cell.index, partial=True)
-        if not regret.sizes["run"]:
-            continue
-        values = np.asarray(regret.values, dtype=np.float64)
-        runs = tuple(int(run) for run in regret.coords["run"].values)
-        final = values[:, :, -1] / checkpoints[-1]
-        policies = tuple(str(name) for name in regret.coords["policy"].values)
-        history = over_time(values, checkpoints)
-        cells.append(CellSummary(cell, policies, runs, final, mean(final), history, ranks(final)))
+        found = read(results, cell.index, checkpoints)
+        if found is not None:
+            losses, history = found
+            loss, places = mean_loss(losses), loss_ranks(losses)
+            cells.append(CellSummary(cell, tuple(cell.policies), losses, loss, history, places))
     if not cells:
         raise InvalidArgument("results must hold some runs for a report, got none (run the study first)")
     return Summary(results.study, checkpoints, tuple(cells), results.share)
+
+
+def _runs(results: Results, cell: int, checkpoints: Array) -> tuple[Losses, Interval] | None:
+    """Losses and history of a cell of which every run is kept."""
+    regret = results.measure("regret", cell, partial=True)
+    if not regret.sizes["run"]:
+        return None
+    values = np.asarray(regret.values, dtype=np.float64)
+    runs = tuple(int(run) for run in regret.coords["run"].values)
+    return RunLosses(runs, values[:, :, -1] / checkpoints[-1]), over_time(values, checkpoints)
+
+
+def _moments(results: Results, cell: int, checkpoints: Array) -> tuple[Losses, Interval] | None:
+    """Losses and history of a cell of which moments are kept."""
+    blocks = results.blocks_of_moments("regret", cell, partial=True)
+    if not blocks:
+        return None
+    per_round = [(runs, block.divided(checkpoints)) for runs, block in blocks]
+    whole = functools.reduce(operator.add, (block for _, block in per_round))
+    last = tuple(Moments(block.runs, block.mean[:, -1], block.comoment[:, :, -1]) for _, block in per_round)
+    return BlockLosses(tuple(runs for runs, _ in per_round), last), whole.interval()
 
 
 def write_csv(summary: Summary, path: Path) -> Path:

@@ -9,11 +9,13 @@ import numpy as np
 
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.reporting.html import Html
+from kalmanbandits.reporting.study.losses import average, combination
 from kalmanbandits.reporting.study.summary import CellSummary, Summary, in_common
 from kalmanbandits.reporting.style import digits
 from kalmanbandits.reporting.tables import below, table
-from kalmanbandits.statistics.intervals import Interval, mean
+from kalmanbandits.statistics.intervals import Interval
 
+MOMENTS = " · moments over runs were kept: intervals over several systems are upper bounds"
 HOLDS = {True: "holds", False: "fails", None: "–"}
 
 
@@ -27,7 +29,7 @@ def ranks_table(cells: Sequence[CellSummary]) -> Html:
     rows = []
     for p, policy in enumerate(cells[0].policies):
         places = np.array([cell.ranks[p] for cell in cells])
-        together = mean(np.mean([cell.final[p] for cell in shared], axis=0)) if shared else None
+        together = combination(average([cell.losses for cell in shared], p)) if shared else None
         first = f"{int((places == 1).sum())} of {len(cells)}"
         pooled = [*_interval_cells(together), str(together.runs)] if together else ["–", "–", "–"]
         order = (places.mean(), float(together.value) if together else 0.0)
@@ -79,5 +81,5 @@ def size_line(summary: Summary) -> str:
     there = "" if summary.share == 1 else f"not finished: {100 * summary.share:.1f} % of the study · "
     return (
         f"{there}{len(cells)} systems · {len(summary.policies)} policies · {study.rounds:,} rounds · "
-        f"{study.runs} runs · seed {study.seed}"
+        f"{study.runs} runs · seed {study.seed}{'' if study.keep == 'runs' else MOMENTS}"
     )

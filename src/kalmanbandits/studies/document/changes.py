@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field
 
-from kalmanbandits.errors import instance, mapping, truth, whole
+from kalmanbandits.errors import instance, mapping, one_of, truth, whole
+from kalmanbandits.simulation.simulate import KEEP
 from kalmanbandits.studies.document.lines import Source, StudyError, Table
 
 QUICK_ROUNDS, QUICK_RUNS, QUICK_POINTS = 10_000, 10, 17
@@ -22,6 +23,8 @@ class Changes:
     quick
         At most 10 000 rounds and 10 runs, and the grids of each system thinned to at most 17 cells, their
         ends among them. `runs` wins over it.
+    keep
+        "runs" or "moments", instead of the study's.
     counts
         The `count` of the grids of that name, instead of the study's.
     """
@@ -31,12 +34,15 @@ class Changes:
     quick: bool = False
     counts: dict[str, int] = field(default_factory=dict)
     first_run: int | None = None
+    keep: str | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("runs", 1), ("seed", 0), ("first_run", 0)):
             if getattr(self, name) is not None:
                 whole(name, getattr(self, name), least)
         truth("quick", self.quick)
+        if self.keep is not None:
+            one_of("keep", self.keep, KEEP)
         for name, count in mapping("counts", self.counts, "such as {'theta': 9}").items():
             whole(f"the count of {name}", count, 1)
 
@@ -80,7 +86,7 @@ class Changes:
                 and all(isinstance(n, int) for n in points)
             ):
                 data["checkpoints"] = [point for point in points if point < rounds] + [rounds]
-        given = {"runs": self.runs, "first_run": self.first_run, "seed": self.seed}
+        given = {"runs": self.runs, "first_run": self.first_run, "seed": self.seed, "keep": self.keep}
         return data | {key: item for key, item in given.items() if item is not None}
 
     @staticmethod

@@ -26,7 +26,8 @@ def identity(study: Study) -> Table:
 
 def frame(study: Study) -> Table:
     """What every single number depends on, whichever system, policy and run it is of."""
-    return {key: getattr(study, key) for key in FRAME}
+    kept = {"keep": study.keep} if study.keep != "runs" else {}  # or every earlier store would have changed
+    return {key: getattr(study, key) for key in FRAME} | kept
 
 
 def system_key(system: LinearGaussianSystem) -> str:

@@ -7,6 +7,7 @@
     seed = 0                                # default 0
     checkpoints = 20                        # how many, or the rounds themselves; default 20
     measures = ["regret"]                   # default; also "reward", "pulls", "prediction_error"
+    keep = "runs"                           # default; or "moments": means and covariances over runs
 
     [[systems]]
     family = "rotation"
@@ -26,14 +27,14 @@ system if it needs one, from the cell; `constants = "as_printed"` gives UBSS the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from os import PathLike
 from pathlib import Path
 
 from kalmanbandits.errors import InvalidArgument, file_path, instance, mapping, nearest, shown, whole
 from kalmanbandits.policies.spec import Spec
-from kalmanbandits.simulation.simulate import MOST_ROUNDS, check_checkpoints
+from kalmanbandits.simulation.simulate import KEEP, MOST_ROUNDS, check_checkpoints
 from kalmanbandits.simulation.versions import fingerprint
 from kalmanbandits.studies.document.cells import Cell, read_cells
 from kalmanbandits.studies.document.changes import QUICK_POINTS, Changes
@@ -52,6 +53,7 @@ KEYS = (
     "seed",
     "checkpoints",
     "measures",
+    "keep",
     "systems",
     "policies",
     "report",
@@ -77,6 +79,8 @@ class Study:
         The rounds after which measures are kept, rising, the last one `rounds`.
     measures
         What is kept.
+    keep
+        `"runs"`, every run, or `"moments"`, mean, variance and covariance over runs.
     cells
         Every system with the policies that play on it.
     text, files, changes
@@ -95,6 +99,7 @@ class Study:
     seed: int
     checkpoints: tuple[int, ...]
     measures: tuple[str, ...]
+    keep: str
     cells: list[Cell]
     text: str
     report: Table
@@ -229,6 +234,7 @@ def parse_study(
         seed=seed,
         checkpoints=checkpoints,
         measures=measures,
+        keep=_keep(source, data.get("keep", KEEP[0])),
         cells=cells,
         text=text,
         report=report,
@@ -236,6 +242,12 @@ def parse_study(
         changes=changes,
         document=data | ({"quick": True} if changes.quick else {}),
     )
+
+
+def changed(study: Study, **changes: int | str) -> Study:
+    """The same study with some of its `changes` made otherwise."""
+    again = replace(study.changes, **changes)  # type: ignore[arg-type]
+    return replace(parse_study(study.text, again, name=study.name, files=study.files), name=study.name)
 
 
 def library_study(name: str) -> Path:
@@ -305,6 +317,14 @@ def _measures(source: Source, given: object) -> tuple[str, ...]:
                 ("measures",), f"measures must name measures, each once, got {measure!r}{hint}"
             )
     return tuple(given)
+
+
+def _keep(source: Source, given: object) -> str:
+    if not isinstance(given, str) or given not in KEEP:
+        raise source.error(
+            ("keep",), f'keep must be "runs" or "moments", got {given!r}{nearest(given, KEEP)}'
+        )
+    return given
 
 
 def _named_files(data: Table) -> list[str]:

@@ -32,12 +32,24 @@ class Draft:
     """The numbers of a chunk so far, and which of them are there."""
 
     def __init__(self, layout: Layout, chunk: Chunk) -> None:
-        self.chunk, self.labels, self.runs = chunk, layout.labels, layout.runs(chunk)
-        self.values = layout.empty(chunk)
+        self.layout, self.chunk, self.labels, self.runs = layout, chunk, layout.labels, layout.runs(chunk)
         self.have = np.zeros((len(self.labels), len(self.runs)), np.bool_)
+
+    @cached_property
+    def values(self) -> Values:
+        """The measures of the chunk, with what stands for no number where nothing is known."""
+        return self.layout.empty(self.chunk)
+
+    def forget(self) -> None:
+        """Give the memory of the numbers back, once they are on disk."""
+        del self.values
 
     def put(self, piece: Piece, values: Values) -> None:
         """Fill in a piece: its measures are policy × run × checkpoint (× arm)."""
+        if list(piece.labels) == self.labels and piece.runs == self.runs:
+            self.values, self.have[:] = values, True
+            return
+        assert self.layout.study.keep == "runs"  # moments come for whole chunks
         rows = [self.labels.index(label) for label in piece.labels]
         first = piece.runs.start - self.runs.start
         columns = slice(first, first + len(piece.runs))
@@ -48,6 +60,8 @@ class Draft:
 
     def missing(self) -> list[Piece]:
         """What is still to be played: policies that lack the same runs are played together."""
+        if not self.have.any():
+            return [Piece(tuple(self.labels), self.runs)]
         lacking: dict[bytes, list[int]] = {}
         for row, have in enumerate(self.have):
             if not have.all():
@@ -79,6 +93,7 @@ class Holdings:
     def fill(self, draft: Draft, layout: Layout) -> None:
         """Put into a draft all that these stores hold of it; damaged chunks count as missing."""
         cell = layout.study.cells[draft.chunk.cell]
+        copy = self._copy if layout.study.keep == "runs" else self._copy_moments
         wanted = {label: policy_key(spec) for label, spec in cell.policies.items()} if self.stores else {}
         for i, store in enumerate(self.stores):
             if frame(store.study) != frame(layout.study):
@@ -86,7 +101,7 @@ class Holdings:
             for there, policies in self._places.get((i, system_key(cell.system)), []):
                 shared = {label: policies[key] for label, key in wanted.items() if key in policies}
                 if shared:
-                    self._copy(draft, store, there, shared)
+                    copy(draft, store, there, shared)
 
     @staticmethod
     def _copy(draft: Draft, store: Store, cell: int, shared: dict[str, int]) -> None:
@@ -97,9 +112,30 @@ class Holdings:
             if not both or not store.has(chunk):
                 continue
             part = slice(both.start - runs.start, both.stop - runs.start)
-            try:
-                values = {measure: store.read(chunk, measure) for measure in draft.values}
-            except Damaged:
+            values = _read(store, chunk)
+            if values is None:
                 continue
             rows = list(shared.values())
             draft.put(Piece(tuple(shared), both), {name: each[rows, part] for name, each in values.items()})
+
+    @staticmethod
+    def _copy_moments(draft: Draft, store: Store, cell: int, shared: dict[str, int]) -> None:
+        """Of a chunk with the same runs and all policies: covariances are between those."""
+        theirs, rows = store.layout(cell), list(shared.values())
+        for chunk in theirs.of_cell(cell):
+            same = theirs.runs(chunk) == draft.runs and list(shared) == draft.labels
+            values = _read(store, chunk) if same and store.has(chunk) else None
+            if values is not None:
+                found = {
+                    name: each[np.ix_(rows, rows)] if "other" in theirs.axes(name) else each[rows]
+                    for name, each in values.items()
+                }
+                draft.put(Piece(tuple(shared), draft.runs), found)
+
+
+def _read(store: Store, chunk: Chunk) -> Values | None:
+    """What a store holds of a chunk; nothing where it is damaged."""
+    try:
+        return {name: store.read(chunk, name) for name in store.layout(chunk.cell).variables}
+    except Damaged:
+        return None

@@ -81,7 +81,7 @@ def new_manifest(study: Study, backend: str) -> Manifest:
         runs=study.runs,
         first_run=study.first_run,
         cells=len(study.cells),
-        blocks=blocks(study),
+        blocks=blocks(study, backend),
         changes=study.changes.to_dict(),
         files=study.files,
         versions=versions(study.specs, backend),

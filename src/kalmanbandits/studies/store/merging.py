@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from os import PathLike
 
 from kalmanbandits.errors import InvalidArgument, InvalidType, StoreRefused, file_path, listed, shown
 from kalmanbandits.simulation.versions import fingerprint, other_versions
 from kalmanbandits.studies.document.differences import differences
 from kalmanbandits.studies.document.identity import identity
-from kalmanbandits.studies.document.spec import Study, parse_study
+from kalmanbandits.studies.document.spec import Study, changed
 from kalmanbandits.studies.store.manifest import event
 from kalmanbandits.studies.store.results import Results
 from kalmanbandits.studies.store.store import Store, open_store
@@ -50,9 +49,13 @@ def merge_stores(folders: Sequence[str | PathLike[str]], out: str | PathLike[str
     for one, other in itertools.combinations(stores, 2):
         _check_disjoint(one, other)
     study = _joined(stores)
+    if study.keep == "moments":
+        for store in stores:
+            _check_blocks(first, store, study)
     target = first.folder if goal is None else goal
     backend = first.manifest["versions"].get("backend", "cpu")
-    with open_store(study, target, resume=True, backend=backend) as store:
+    blocks = first.manifest["blocks"] if study.keep == "moments" else None
+    with open_store(study, target, resume=True, backend=backend, blocks=blocks) as store:
         sources = [each for each in stores if each.folder.resolve() != target.resolve()]
         store.take_over([*store.holdings.stores, *sources])
         names = [str(each.folder) for each in sources]
@@ -90,6 +93,25 @@ def _check_disjoint(one: Store, other: Store) -> None:
                 )
 
 
+def _check_blocks(first: Store, store: Store, joined: Study) -> None:
+    """Moments of a block of runs cannot be cut: each block must be one of the whole study's."""
+    if store.manifest["blocks"] != first.manifest["blocks"]:
+        raise StoreRefused(
+            f"{store.folder} and {first.folder} keep the moments of blocks of other sizes: "
+            f"{store.manifest['blocks']} and {first.manifest['blocks']} runs; they cannot be joined"
+        )
+    start, stop = joined.run_numbers.start, joined.run_numbers.stop
+    for cell in store.study.cells:
+        size = store.layout(cell.index).block
+        for runs in _held(store, cell.index):
+            if (runs.start - start) % size or (len(runs) < size and runs.stop < stop):
+                raise StoreRefused(
+                    f"{store.folder} keeps the moments of runs {runs.start}–{runs.stop - 1} of cell "
+                    f"{cell.index} together, and a store of runs {start}–{stop - 1} has blocks of {size} "
+                    f"from {start} on (let parts begin at multiples of {size} runs, or use --shard)"
+                )
+
+
 def _held(store: Store, cell: int) -> list[range]:
     layout = store.layout(cell)
     return [layout.runs(chunk) for chunk in layout.of_cell(cell) if store.has(chunk)]
@@ -102,6 +124,4 @@ def _joined(stores: Sequence[Store]) -> Study:
     runs = max(store.study.run_numbers.stop for store in stores) - first
     if (first, runs) == (study.first_run, study.runs):
         return study
-    changes = replace(study.changes, runs=runs, first_run=first)
-    joined = parse_study(study.text, changes, name=study.name, files=study.files)
-    return replace(joined, name=study.name)
+    return changed(study, runs=runs, first_run=first)

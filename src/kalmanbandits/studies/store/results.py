@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +21,8 @@ from kalmanbandits.errors import (
     truth,
     whole,
 )
+from kalmanbandits.simulation.moments import PAIRED
+from kalmanbandits.statistics.moments import Moments
 from kalmanbandits.studies.document.cells import Cell
 from kalmanbandits.studies.document.spec import Study
 from kalmanbandits.studies.store.arrays import AXES, DATA, Damaged
@@ -33,8 +38,8 @@ if TYPE_CHECKING:
 class Results:
     """The results of a study.
 
-    `measure` loads one cell at a time, for studies larger than memory; `to_xarray` and `to_dataframe` return
-    all of them.
+    `measure` loads one cell at a time, for studies larger than memory, and `moments` means, variances and
+    covariances of it; `to_xarray` and `to_dataframe` return all of them.
 
     Parameters
     ----------
@@ -100,7 +105,9 @@ class Results:
     @property
     def share(self) -> float:
         """How much of the study is there, from 0 to 1, counted in runs of policies."""
-        there = sum(len(self.runs(cell.index)) * len(cell.policies) for cell in self.cells)
+        there = sum(
+            len(runs) * len(cell.policies) for cell in self.cells for runs in self._stored(cell.index)
+        )
         return there / (self.study.runs * sum(len(cell.policies) for cell in self.cells))
 
     def runs(self, cell: int) -> list[int]:
@@ -116,9 +123,12 @@ class Results:
         list of int
             Their numbers, increasing.
         """
-        store, cell = self._store, self._place(cell)
-        layout = store.layout(cell)
-        return [run for chunk in layout.of_cell(cell) if store.has(chunk) for run in layout.runs(chunk)]
+        return [run for runs in self._stored(self._place(cell)) for run in runs]
+
+    def _stored(self, cell: int) -> list[range]:
+        """The runs of each chunk of a cell that is there."""
+        layout = self._store.layout(cell)
+        return [layout.runs(chunk) for chunk in layout.of_cell(cell) if self._store.has(chunk)]
 
     def measure(self, name: str, cell: int, *, partial: bool = False) -> xarray.DataArray:
         """One measure of one cell.
@@ -141,9 +151,11 @@ class Results:
         import xarray
 
         study, store = self.study, self._store
-        if not isinstance(name, str) or name not in study.measures:
-            hint = nearest(name, study.measures)
-            raise InvalidArgument(f"name must be that of a measure the study kept, got {shown(name)}{hint}")
+        self._check_name(name)
+        if study.keep == "moments":
+            raise InvalidArgument(
+                f"{self.folder} holds moments over runs and no single run (Results.moments returns them)"
+            )
         cell, partial = self._place(cell), truth("partial", partial)
         layout, arms = store.layout(cell), self.cells[cell].system.arms
         parts, runs = [layout.nothing(name, arms)], list[int]()
@@ -160,11 +172,97 @@ class Results:
             coordinates["arm"] = np.arange(arms)
         return xarray.DataArray(np.concatenate(parts, axis=1), coordinates, tuple(coordinates), name)
 
+    def moments(self, name: str, cell: int, *, partial: bool = False) -> xarray.Dataset:
+        """Mean, variance and covariances over runs of one measure of one cell, whatever the study kept.
+
+        Parameters
+        ----------
+        name
+            A measure that the study kept, such as "regret".
+        cell
+            The index of the cell.
+        partial
+            Take the runs that are there. By default a missing run is an error.
+
+        Returns
+        -------
+        xarray.Dataset
+            As `simulate(..., keep="moments")` returns it: `{name}_mean` and `{name}_variance` over policy ×
+            checkpoint (× arm), for regret and reward `{name}_covariance` over policy × other × checkpoint,
+            and the number of `runs` as an attribute. `statistics.moments.Moments.from_dataset` makes
+            intervals from it.
+        """
+        import xarray
+
+        parts = self.blocks_of_moments(name, cell, partial=partial)
+        if not parts:
+            raise InvalidArgument(f"cell must have runs in {self.folder}, got {cell} (run the study first)")
+        whole = functools.reduce(operator.add, (part for _, part in parts))
+        coordinates: dict[str, object] = {
+            "policy": (labels := self._store.layout(cell).labels),
+            "checkpoint": np.array(self.study.checkpoints),
+        }
+        arms = self.cells[cell].system.arms
+        grid: tuple[str, ...] = ("policy", "checkpoint")
+        if name == "pulls":
+            grid, coordinates["arm"] = (*grid, "arm"), np.arange(arms)
+        shape = (len(labels), len(self.study.checkpoints), *((arms,) if name == "pulls" else ()))
+        data = {f"{name}_mean": (grid, whole.mean.reshape(shape))}
+        data[f"{name}_variance"] = grid, whole.variance.reshape(shape)
+        if name in PAIRED:
+            coordinates["other"] = labels
+            data[f"{name}_covariance"] = ("policy", "other", "checkpoint"), whole.covariance
+        return xarray.Dataset(data, coordinates, {"runs": whole.runs})
+
+    def blocks_of_moments(
+        self, name: str, cell: int, *, partial: bool = False
+    ) -> list[tuple[range, Moments]]:
+        """The moments of one measure of one cell, one block of runs after the other.
+
+        Parameters
+        ----------
+        name, cell, partial
+            As for `moments`.
+
+        Returns
+        -------
+        list of (range, Moments)
+            Runs, and their moments, policies × checkpoints; of a measure that is kept without covariances as
+            if it were of one policy, with all its numbers in a row.
+        """
+        self._check_name(name)
+        cell, partial = self._place(cell), truth("partial", partial)
+        layout, found = self._store.layout(cell), []
+        for chunk in layout.of_cell(cell):
+            if partial and not self._store.has(chunk):
+                continue
+            runs = layout.runs(chunk)
+            if self.study.keep == "runs":
+                samples = self._checked(chunk, name).astype(np.float64)
+                if name not in PAIRED:
+                    samples = np.moveaxis(samples, 1, 0).reshape(1, len(runs), -1)
+                found.append((runs, Moments.of(samples)))
+                continue
+            mean, spread = (
+                self._checked(chunk, f"{name}_{moment}").astype(np.float64)
+                for moment in ("mean", "covariance" if name in PAIRED else "variance")
+            )
+            if name not in PAIRED:
+                mean, spread = mean.reshape(1, -1), spread.reshape(1, 1, -1)
+            comoment = spread * (len(runs) - 1) if len(runs) > 1 else np.zeros_like(spread)
+            found.append((runs, Moments(len(runs), mean, comoment)))
+        return found
+
+    def _check_name(self, name: str) -> None:
+        if not isinstance(name, str) or name not in self.study.measures:
+            hint = nearest(name, self.study.measures)
+            raise InvalidArgument(f"name must be that of a measure the study kept, got {shown(name)}{hint}")
+
     def _place(self, cell: int) -> int:
         return whole("cell", cell, 0, "the index of a cell", below=len(self.cells))
 
     def _checked(self, chunk: Chunk, measure: str) -> Numbers:
-        """One measure of a chunk that must be there and whole."""
+        """One variable of a chunk that must be there and whole."""
         store, fault = self._store, "missing"
         try:
             if store.has(chunk, measure):
@@ -186,7 +284,8 @@ class Results:
             A node for each `[[systems]]` entry, with the measures over cell × policy × run × checkpoint
             (× arm) and the parameters of the grids as coordinates over `cell`: what
             `xarray.open_datatree("DIR/data.zarr", engine="zarr")` shows. Runs that are missing are NaN (-1 in
-            `pulls`).
+            `pulls`). A study that keeps moments has `{measure}_mean`, `_variance` and `_covariance` over
+            `block` instead of `run`, and the number of `runs` of each block.
         """
         import xarray
 
@@ -200,21 +299,24 @@ class Results:
         pandas.DataFrame
             A row for each cell, policy, run and checkpoint, with the columns `group`, `cell`, the parameters
             of the grids, `policy`, `run`, `checkpoint` and the measures; `pulls` has a column for each arm,
-            `pulls_0`, `pulls_1`, …
+            `pulls_0`, `pulls_1`, … Of a study that keeps moments, a row for each cell, policy and checkpoint
+            with the number of `runs` and `{measure}_mean` and `{measure}_variance` of each measure.
         """
         import pandas
         import xarray
 
         frames = []
-        for cell in self.cells:
+        for cell in self.cells if self.study.keep == "runs" else filter(self._begun, self.cells):
             columns: dict[str, xarray.DataArray] = {}
-            for name in self.study.measures:
-                found = self.measure(name, cell.index, partial=True)
-                if name == "pulls":
-                    columns |= {f"pulls_{a}": found.sel(arm=a, drop=True) for a in found.arm.values}
+            for name, found in self._columns(cell.index):
+                if "arm" in found.dims:
+                    numbered = name.replace("pulls", "pulls_{}")
+                    columns |= {numbered.format(a): found.sel(arm=a, drop=True) for a in found.arm.values}
                 else:
                     columns[name] = found
             frame = xarray.Dataset(columns).to_dataframe().reset_index()
+            if self.study.keep == "moments":
+                frame.insert(2, "runs", sum(map(len, self._stored(cell.index))))
             known = {
                 f"parameter_{key}" if key in (*AXES, *columns, "group") else key: value
                 for key, value in cell.parameters.items()
@@ -223,3 +325,15 @@ class Results:
                 frame.insert(place, key, [value] * len(frame))
             frames.append(frame)
         return pandas.concat([frame for frame in frames if len(frame)] or frames[:1], ignore_index=True)
+
+    def _begun(self, cell: Cell) -> bool:
+        return bool(self._stored(cell.index))
+
+    def _columns(self, cell: int) -> Iterator[tuple[str, xarray.DataArray]]:
+        """What the table has of a cell: its measures, or their means and variances."""
+        for name in self.study.measures:
+            if self.study.keep == "runs":
+                yield name, self.measure(name, cell, partial=True)
+            else:
+                found = self.moments(name, cell, partial=True)
+                yield from ((each, found[each]) for each in (f"{name}_mean", f"{name}_variance"))

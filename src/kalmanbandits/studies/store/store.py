@@ -71,7 +71,7 @@ class Store:
     def has(self, chunk: Chunk, measure: str | None = None) -> bool:
         """Whether a chunk is there, all of its measures or one; its checksums are held by reading."""
         layout = self.layout(chunk.cell)
-        wanted = self.study.measures if measure is None else (measure,)
+        wanted = layout.variables if measure is None else (measure,)
         return chunk not in self._damaged and all(self.arrays.has(layout, chunk, each) for each in wanted)
 
     def missing(self) -> list[Chunk]:
@@ -111,8 +111,8 @@ class Store:
         """Read every chunk that is there; one whose checksum fails counts as missing from now on."""
         for chunk in self.chunks():
             try:
-                for measure in self.study.measures if self.has(chunk) else ():
-                    self.read(chunk, measure)
+                for variable in self.layout(chunk.cell).variables if self.has(chunk) else ():
+                    self.read(chunk, variable)
             except Damaged:
                 self._damaged.add(chunk)
 
@@ -129,8 +129,10 @@ class Store:
 
 
 @contextmanager
-def open_store(study: Study, folder: Path, *, resume: bool, backend: str = "cpu") -> Iterator[Store]:
-    """The store of `study` in `folder`, locked, checked, and ready to be written.
+def open_store(
+    study: Study, folder: Path, *, resume: bool, backend: str = "cpu", blocks: dict[str, int] | None = None
+) -> Iterator[Store]:
+    """The store of `study` in `folder`, locked, checked, and ready to be written; new ones with these blocks.
 
     A store of a smaller study (fewer runs, policies or systems) grows into this one. Chunks that are damaged
     count as missing, so that they are computed again.
@@ -140,6 +142,7 @@ def open_store(study: Study, folder: Path, *, resume: bool, backend: str = "cpu"
     with Lock(folder):
         known = read_manifest(folder) if places.holds_store(folder) and resume else None
         begun = new_manifest(study, backend)
+        begun["blocks"] = blocks or begun["blocks"]
         if known is None:
             places.empty(folder)
             begun["history"] = [event(study, "begun", [])]
@@ -154,6 +157,8 @@ def open_store(study: Study, folder: Path, *, resume: bool, backend: str = "cpu"
                 grown = check_grows(folder, known, study)
                 places.retire(folder, known)
                 begun |= {"started": known["started"], "seconds": known["seconds"]}
+                if study.keep == "moments":  # of the same blocks as before, or none of them could stay
+                    begun["blocks"] |= {k: n for k, n in known["blocks"].items() if k in begun["blocks"]}
                 begun["history"] = [*known["history"], event(study, "grown", grown)]
         places.sweep(folder)
         write_manifest(folder, begun)
