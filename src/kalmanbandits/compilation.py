@@ -29,7 +29,7 @@ import numpy as np
 from numba.core import config, types
 from numba.core.caching import _Cache
 from numba.core.codegen import CPUCodegen, JITCodeLibrary
-from numba.core.compiler import Compiler, CompileResult
+from numba.core.compiler import Compiler, CompileResult, Flags
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.cpu import CPUContext
 from numba.core.registry import cpu_target
@@ -138,20 +138,53 @@ class EntryLibrary(JITCodeLibrary):
         passes.run(self._final_module, builder)
 
 
+class KernelFlags(Flags):
+    """The flags of a kernel."""
+
+    def copy(self) -> Flags:
+        """What the functions that it calls inherit: one object for many kernels."""
+        return inherited_flags(bool(self.forceinline))
+
+
+class InheritedFlags(Flags):
+    """Flags that are told apart as objects.
+
+    Numba looks up every function that is called by the flags of the caller too, and hashes and compares
+    those option by option: a tenth of the time of compiling.
+    """
+
+    __eq__, __hash__ = object.__eq__, object.__hash__
+
+
+@functools.cache
+def inherited_flags(inlined: bool) -> Flags:
+    """The flags that functions called by an inlined kernel, or by another, inherit."""
+    flags = InheritedFlags()
+    cpu_target.options.parse_as_flags(flags, OPTIONS | {"forceinline": inlined})
+    return flags
+
+
 class EntryCompiler(Compiler):
     """Numba's compiler, with an `EntryLibrary` for its result."""
 
-    def __init__(self, typing: object, target: CPUContext, library: object, *rest: object) -> None:
+    def __init__(
+        self, typing: object, target: CPUContext, library: object, args: object, result: object,
+        flags: Flags, locals: object,
+    ) -> None:  # fmt: skip
         library = EntryLibrary(target.codegen(), "entry")  # type: ignore[no-untyped-call]
         library.enable_object_caching()  # type: ignore[no-untyped-call]
-        super().__init__(typing, target, library, *rest)  # type: ignore[no-untyped-call]
+        super().__init__(typing, target, library, args, result, KernelFlags(flags), locals)  # type: ignore[no-untyped-call]
 
 
 class InnerCompiler(Compiler):
     """Numba's compiler, with an `InnerLibrary` for its result."""
 
-    def __init__(self, typing: object, target: CPUContext, library: object, *rest: object) -> None:
-        super().__init__(typing, target, InnerLibrary(target.codegen(), "inner"), *rest)  # type: ignore[no-untyped-call]
+    def __init__(
+        self, typing: object, target: CPUContext, library: object, args: object, result: object,
+        flags: Flags, locals: object,
+    ) -> None:  # fmt: skip
+        library = InnerLibrary(target.codegen(), "inner")  # type: ignore[no-untyped-call]
+        super().__init__(typing, target, library, args, result, KernelFlags(flags), locals)  # type: ignore[no-untyped-call]
 
 
 def entry(function: F) -> F:
