@@ -1,4 +1,4 @@
-"""A filter by hand: what one arm's reward tells about another's.
+"""A filter by hand: what one arm's reward says about another's.
 
 python examples/known_system.py
 """

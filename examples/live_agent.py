@@ -11,7 +11,7 @@ import kalmanbandits as kb
 
 
 def serve(server: int, second: int) -> float:
-    """Requests a second that a server handles: each has its own slow rhythm of load."""
+    """Requests per second that a server handles: each has its own slow rhythm of load."""
     return 100 + 30 * math.sin(second / 9 + 2.1 * server) + 5 * math.sin(17.0 * second + server)
 
 
@@ -31,8 +31,6 @@ for second in range(2000):
         agent = kb.Agent.load(path)
 
 print(agent.explain())
-print(
-    f"requests a second: {handled / 2000:.1f}; a fixed server handles about 100, the best at a time about 125"
-)
+print(f"requests per second: {handled / 2000:.1f}; a fixed server handles about 100, the best one about 125")
 assert handled / 2000 > 115
 assert agent.rounds == 2000

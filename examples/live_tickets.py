@@ -1,6 +1,6 @@
 """An agent in a service whose answers come late, out of order or never, and which may stop at any moment.
 
-Its arms have names, and what it hears are costs: the fewer minutes the better.
+Its arms have names, and its rewards are costs: the fewer minutes the better.
 
 python examples/live_tickets.py
 """

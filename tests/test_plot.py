@@ -99,7 +99,7 @@ def test_backtest() -> None:
 def test_refusals() -> None:
     with pytest.raises(InvalidType, match="result must be a dataset of simulate"):
         kb.plot.regret({"UCB": 1})  # type: ignore[arg-type]
-    with pytest.raises(InvalidType, match="result must be a Backtest"):
+    with pytest.raises(InvalidType, match="result must be of type Backtest"):
         kb.plot.backtest(3)  # type: ignore[arg-type]
     for source in (3, {"round": [1]}, {"arm": [0.5]}, [[1, 2]], None):
         with pytest.raises(InvalidType, match="source must have a column `arm`"):

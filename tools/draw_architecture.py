@@ -16,23 +16,25 @@ TARGET = Path(__file__).resolve().parents[1] / "docs" / "images" / "architecture
 BLUE, GREY, GREEN, SAND = "#dbe9f6", "#eeeeee", "#e0f0dc", "#f7ecd9"
 # Name, room, column, row, colour.
 BOXES = {
-    "system": ("LinearGaussianSystem\nor Replay of a table", "systems", 0, 2, BLUE),
-    "spec": ("policy: a frozen spec\nits memory: one record", "policies", 0, 0, GREEN),
     "chance": ("numbers by address\n(seed, run, purpose, round)", "streams", 0, 3, GREY),
-    "world": ("trajectory: state,\nmeans, noise of a block", "simulation", 1, 2, BLUE),
+    "system": ("LinearGaussianSystem,\nor Replay of a table", "systems", 0, 2, BLUE),
+    "fit": ("a system fitted to\na table or a history", "identification", 0, 1, GREY),
+    "spec": ("policy: a frozen spec;\nits memory: one record", "policies", 0, 0, GREEN),
+    "world": ("trajectory: state, means\nand noise of a block", "simulation", 1, 2, BLUE),
     "round": ("one round, compiled:\nselect ► reward ► update", "simulation · policies", 1, 1, GREEN),
-    "measures": ("sums at checkpoints:\nregret, reward, pulls", "simulation", 2, 1, SAND),
-    "dataset": ("xarray dataset:\npolicy × run × checkpoint", "simulate", 3, 1, SAND),
-    "store": ("Zarr store:\ncells × runs, resumable", "studies", 3, 2, SAND),
+    "agent": ("Agent: the same memory,\nyour rewards, a journal", "agent", 1, 0, GREEN),
+    "runs": ("many runs: threads,\nGPUs, Dask workers", "pool · simulation · cluster", 2, 1, SAND),
+    "dataset": ("xarray dataset:\npolicy × run × checkpoint", "simulation", 3, 1, SAND),
+    "store": ("Zarr store: systems × runs,\nresumable", "studies", 3, 2, SAND),
+    "backtest": ("gains over the best\nfixed arm of a table", "backtesting", 3, 0, SAND),
     "statistics": ("intervals, paired\ndifferences, ranks", "statistics", 4, 1, GREY),
     "page": ("figure, table,\none HTML page", "reporting", 4, 2, BLUE),
-    "agent": ("Agent: the same memory,\nyour rewards, a journal", "agent", 1, 0, GREEN),
-    "backtest": ("the same policies\non your table", "backtesting", 3, 0, SAND),
 }
 ARROWS = [
-    ("system", "world"), ("chance", "world"), ("world", "round"), ("spec", "round"), ("round", "measures"),
-    ("measures", "dataset"), ("dataset", "store"), ("dataset", "statistics"), ("store", "page"),
-    ("statistics", "page"), ("spec", "agent"), ("measures", "backtest"), ("backtest", "statistics"),
+    ("system", "world"), ("chance", "world"), ("world", "round"), ("spec", "round"), ("round", "runs"),
+    ("runs", "dataset"), ("dataset", "store"), ("dataset", "statistics"), ("store", "statistics"),
+    ("statistics", "page"), ("spec", "agent"), ("runs", "backtest"), ("backtest", "statistics"),
+    ("fit", "system"), ("fit", "spec"),
 ]  # fmt: skip
 WIDTH, HEIGHT, STEP, RISE = 2.3, 0.95, 2.9, 1.5
 

@@ -1,4 +1,8 @@
-"""Files that survive a crash: written aside, flushed, and moved into place."""
+"""Files that survive a crash, and who may use them: atomic writes, folder sync, locks, regular files.
+
+A file is written beside its place, flushed, and moved into place. Locks are the system's: they end with the
+process, however it ends. Both hold on a local disk; `network_file_system` says where they may not.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,25 @@ import os
 import secrets
 import select
 import stat
+import sys
 import time
 from pathlib import Path
 
-PATIENCE = 30.0  # seconds for whoever reads from a pipe to go on
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+MOUNTS = Path("/proc/self/mountinfo")
+# Several machines may mount these, and what processes of one machine share (locks, memory) they do not.
+NETWORK = {
+    "9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.ceph", "fuse.davfs", "fuse.gcsfuse",
+    "fuse.glusterfs", "fuse.mfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs", "gfs2", "glusterfs", "gpfs",
+    "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "panfs", "pvfs2", "smb3", "smbfs",
+}  # fmt: skip
+PATIENCE = 30.0  # seconds for the reader of a pipe to go on
+READER_PATIENCE = 3.0  # seconds for it to come
 LARGEST_DOCUMENT = 16 * 2**20  # bytes; the matrices of a system with a thousand arms take less
-READER_PATIENCE = 3.0  # seconds for him to come
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -141,6 +158,7 @@ def read_up_to(path: str | os.PathLike[str], length: int) -> bytes:
 
 def open_regular(path: str | os.PathLike[str]) -> int:
     """A descriptor to read the file at `path`; a pipe or a device, which may never end, is refused."""
+    # Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever.
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     mode = os.fstat(handle).st_mode
     if not stat.S_ISREG(mode):
@@ -156,15 +174,59 @@ def read_owned(path: Path, largest: int) -> bytes | None:
     So is a file that is longer than `largest`, or none.
     """
     try:
-        # Without O_NONBLOCK a named pipe in its place would wait for a writer for ever.
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        handle = open_regular(path)
     except OSError:
         return None
-    with open(handle, "rb") as file:
+    with os.fdopen(handle, "rb") as file:
         status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > largest:
+        if status.st_size > largest:
             return None
-        mine = not hasattr(os, "geteuid") or status.st_uid in (os.geteuid(), 0)
-        if not mine or (hasattr(os, "geteuid") and status.st_mode & stat.S_IWOTH):
-            return None
+        if hasattr(os, "geteuid"):
+            mine = status.st_uid in (os.geteuid(), 0)
+            if not mine or status.st_mode & stat.S_IWOTH:
+                return None
         return file.read()
+
+
+def lock_file(handle: int, *, shared: bool = False, wait: bool = False) -> bool:
+    """Lock an open file or folder, alone or `shared` with others that lock it so; whether that succeeded.
+
+    Without `wait` it returns False at once where another process is in the way. The lock ends when the
+    file is closed, or with the process. An `OSError` says that the file system has no such locks. On Windows
+    only an exclusive lock of a file is made; shared ones count as made.
+    """
+    try:
+        if sys.platform != "win32":
+            kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+            fcntl.flock(handle, kind if wait else kind | fcntl.LOCK_NB)
+        elif not shared:
+            os.lseek(handle, 1 << 30, os.SEEK_SET)  # far behind the text, which others may then read
+            msvcrt.locking(handle, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+            os.lseek(handle, 0, os.SEEK_SET)
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES, errno.EDEADLK):
+            return False
+        raise
+    return True
+
+
+def network_file_system(folder: Path, mounts: str | None = None) -> str:
+    """The type of the network file system that holds a folder, such as `nfs4`; empty for a local disk.
+
+    Only Linux says: `mounts` is the text of `/proc/self/mountinfo`, by default that of this system.
+    """
+    if mounts is None:
+        if not MOUNTS.exists():
+            return ""
+        mounts = MOUNTS.read_text(errors="surrogateescape")
+    path, best, kind = os.path.realpath(folder), -1, ""
+    for line in mounts.splitlines():
+        before, _, after = line.partition(" - ")
+        fields, of = before.split(), after.split()
+        if len(fields) < 5 or not of:
+            continue
+        point = fields[4].encode(errors="surrogateescape").decode("unicode_escape")  # \040 is a space
+        inside = path == point or path.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= best:  # of two at one place the later one counts
+            best, kind = len(point), of[0]
+    return kind if kind in NETWORK else ""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import numbers
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -492,6 +493,58 @@ def shown(value: object) -> str:
     except Exception:  # an integer of thousands of digits; an object of somebody's own
         return f"an {type(value).__name__} that cannot be shown"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… of type {type(value).__name__}"
+
+
+def nearest(name: object, names: Iterable[str]) -> str:
+    """A hint for a name that is not known, to be put behind the message.
+
+    Parameters
+    ----------
+    name : object
+        What the user wrote.
+    names : iterable of str
+        The names that are known.
+
+    Returns
+    -------
+    str
+        The known name that is most like it, or all of them.
+
+    Examples
+    --------
+    >>> nearest("thta", ["theta", "scale"]), nearest("x", ["theta", "scale"])
+    (" (did you mean 'theta'?)", ' (known: scale, theta)')
+    """
+    known = sorted(texts("names", names))
+    close = difflib.get_close_matches(name if isinstance(name, str) else "", known, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else f" (known: {', '.join(known)})"
+
+
+def listed(items: Sequence[str], most: int = 5, separator: str = "; ") -> str:
+    """The first of some items in one line, and how many more there are.
+
+    Parameters
+    ----------
+    items : sequence of str
+        What is to be listed.
+    most : int
+        How many are shown.
+    separator : str
+        What stands between them.
+
+    Returns
+    -------
+    str
+        For use in a sentence.
+
+    Examples
+    --------
+    >>> listed(["a", "b"]), listed(list("abcdefg"), separator=", ")
+    ('a; b', 'a, b, c, d, e, and 2 more')
+    """
+    items, most = texts("items", items), whole("most", most, 1)
+    more = [f"and {len(items) - most} more"] if len(items) > most else []
+    return instance("separator", separator, str).join([*items[:most], *more])
 
 
 def _way(hint: str) -> str:

@@ -119,10 +119,7 @@ def backtest(result: Backtest, title: str = "Backtest") -> Figure:
     -------
     matplotlib.figure.Figure
     """
-    if not isinstance(result, Backtest):
-        raise InvalidType(
-            f"result must be a Backtest, got {shown(result)} (such as backtest(replay, policies))"
-        )
+    instance("result", result, Backtest, "such as backtest(replay, policies)")
     return backtest_figure(result, instance("title", title, str))
 
 

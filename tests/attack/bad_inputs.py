@@ -175,6 +175,8 @@ def special() -> dict[str, dict[str, Any]]:
         "studies.Shard.chunks": {"store": instance("studies.Results")._store},
         "reporting.write_report": {"results": instance("studies.Results")},
         "Agent.save": {"target": "saved"},
+        "errors.nearest": {"names": ["a", "b"]},
+        "errors.listed": {"items": ["a", "b"]},
         "Agent.tell_many": {"rewards": []},
         "agent.History": {"rows": agent.history.rows, "names": None},
         "backtesting.evaluate": {"log": log},

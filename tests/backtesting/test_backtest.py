@@ -8,7 +8,7 @@ from backtest_worlds import NOISE, SWING, Stubborn
 
 from kalmanbandits import backtesting
 from kalmanbandits.backtesting import Backtest, backtest, line_up, recommend
-from kalmanbandits.backtesting.following import follow
+from kalmanbandits.backtesting.following import follow_policy
 from kalmanbandits.backtesting.recommendation import WINS, lines
 from kalmanbandits.errors import InvalidArgument, InvalidType
 from kalmanbandits.policies import POLICIES, UBSS, UCB, KalmanGreedy, LinearThompson, Random, Spec
@@ -113,12 +113,12 @@ def test_what_was_predicted_is_what_a_filter_predicts() -> None:
     """One arm's level is known and never moves: the prediction is that level, whatever comes."""
     system = LinearGaussianSystem([[1.0]], [[3.0], [1.0]], [[0.0]], 1.0, [1.0], [[0.0]])
     result = backtest(Replay(NOISE + np.array([3.0, 1.0])), {"Kalman": KalmanGreedy(system)})
-    followed = follow(result, "Kalman")
+    followed = follow_policy(result, "Kalman")
     np.testing.assert_array_equal(followed.choices, result.choices[0])
     np.testing.assert_allclose(followed.predictions, 3.0)
     np.testing.assert_array_equal(followed.outcomes, result.replay.table[:, 0])
     assert abs(followed.explained) < 0.02
-    blind = follow(backtest(Replay(NOISE), {"Random": Random(arms=2)}, runs=1), "Random")
+    blind = follow_policy(backtest(Replay(NOISE), {"Random": Random(arms=2)}, runs=1), "Random")
     assert len(blind.both) == 0
     assert np.isnan(blind.explained)
 
@@ -127,7 +127,7 @@ def test_refusals() -> None:
     with pytest.raises(InvalidType, match="replay must be of type Replay"):
         backtest(np.ones((3, 2)), {"UCB": UCB(arms=2)})  # type: ignore[arg-type]
     replay = Replay(NOISE)
-    with pytest.raises(InvalidArgument, match="must have 2 arms, one for each column, got 3"):
+    with pytest.raises(InvalidArgument, match="must have 2 arms as the table has, got 3"):
         backtest(replay, {"UCB": UCB(arms=3)})
     with pytest.raises(InvalidArgument, match="runs must be at least 1"):
         backtest(replay, {"UCB": UCB(arms=2)}, runs=0)
@@ -147,7 +147,7 @@ def test_refusals() -> None:
         line_up(replay, "UCB")
     with pytest.raises(InvalidArgument, match="got none: no names"):
         line_up(replay, [])
-    with pytest.raises(InvalidType, match="result must be a Backtest"):
+    with pytest.raises(InvalidType, match="result must be of type Backtest"):
         recommend(replay)  # type: ignore[arg-type]
     assert backtesting.Backtest is Backtest
 

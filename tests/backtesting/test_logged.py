@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from kalmanbandits.backtesting import backtest, evaluate, read_log
-from kalmanbandits.backtesting.estimates import verdict
+from kalmanbandits.backtesting.estimates import conclusion
 from kalmanbandits.backtesting.logged import Estimate, is_log
 from kalmanbandits.cli import answer
 from kalmanbandits.errors import InvalidArgument
@@ -122,7 +122,7 @@ def test_policies_that_learn_are_refused_with_the_reason() -> None:
     without = read_log({key: cells for key, cells in logged(50).items() if key != "propensity"})
     with pytest.raises(InvalidArgument, match="must have a column of propensities"):
         evaluate(without)
-    with pytest.raises(InvalidArgument, match="log must be a Log"):
+    with pytest.raises(InvalidArgument, match="log must be of type Log"):
         evaluate([1, 2])  # type: ignore[arg-type]
 
 
@@ -211,8 +211,8 @@ def test_the_verdict_claims_what_the_intervals_show_and_no_more(minimize: bool) 
     log = read_log({"arm": ["a", "b"], "reward": [1.0, 2.0], "propensity": [0.5, 0.5]}, minimize=minimize)
     never = Estimate("c", Interval(np.array(np.nan), np.array(-np.inf), np.array(np.inf), 1), 0, 0.0)
     most = "costs least" if minimize else "earns most"
-    alone = verdict(log, [named("a", 1.0, 0.2), named("b", 2.0, 0.5)])
+    alone = conclusion(log, [named("a", 1.0, 0.2), named("b", 2.0, 0.5)])
     assert f"b {most}" in alone
     assert alone.endswith("It is shown to be better than every other rule.")
-    assert verdict(log, [named("a", 1.0, 0.6), named("b", 2.0, 0.5)]).endswith("Not shown to be worse: a.")
-    assert verdict(log, [named("a", 1.0, 0.2), named("b", 2.0, 0.5), never]).endswith("worse: c.")
+    assert conclusion(log, [named("a", 1.0, 0.6), named("b", 2.0, 0.5)]).endswith("Not shown to be worse: a.")
+    assert conclusion(log, [named("a", 1.0, 0.2), named("b", 2.0, 0.5), never]).endswith("worse: c.")

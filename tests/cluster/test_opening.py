@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("distributed")
 
-from kalmanbandits.cluster import open_cluster
-from kalmanbandits.cluster.worker import on_network
+from kalmanbandits.cluster import open_cluster, worker
+from kalmanbandits.durability import network_file_system
 from kalmanbandits.errors import ClusterError, InvalidArgument, InvalidType
 
 SUBMITS = "#!/bin/sh\nexit 1\n"
@@ -64,16 +64,30 @@ def test_a_place_that_is_no_text(where: object) -> None:
 
 
 def test_folders_of_other_machines(tmp_path: Path) -> None:
-    mounts = tmp_path / "mounts"
-    mounts.write_text(
-        "disk / ext4 rw\nserver:/h /users nfs4 rw\ndisk /users/local xfs rw\nx /mnt fuse.sshfs rw\n"
-    )
+    mounted = {
+        "/": "ext4",
+        "/users": "nfs4",
+        "/users/local": "xfs",
+        "/mnt": "fuse.sshfs",
+        "/ours": "fuse.ntfs",
+    }
+    mounts = "\n".join(f"9 1 0:5 / {place} rw - {kind} x rw" for place, kind in mounted.items())
     found = {
-        path: on_network(Path(path), mounts)
-        for path in ("/tmp/a", "/users/me/.cache", "/users/local/a", "/mnt/a", "/usersly")
+        path: network_file_system(Path(path), mounts)
+        for path in ("/tmp/a", "/users/me/.cache", "/users/local/a", "/mnt/a", "/usersly", "/ours/a")
     }
     assert found == {
-        "/tmp/a": False, "/users/me/.cache": True, "/users/local/a": False, "/mnt/a": True, "/usersly": False,
+        "/tmp/a": "", "/users/me/.cache": "nfs4", "/users/local/a": "", "/mnt/a": "fuse.sshfs",
+        "/usersly": "", "/ours/a": "",
     }  # fmt: skip
-    assert not on_network(tmp_path, tmp_path / "none")
-    assert sys.platform != "linux" or not on_network(Path("/proc"))
+    assert network_file_system(Path("/proc")) == ""
+
+
+def test_a_cache_on_another_machine_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[Path] = []
+    monkeypatch.setattr(worker.compilation, "keep_in", kept.append)
+    worker.use_local_cache()
+    assert kept == []
+    monkeypatch.setattr(worker, "network_file_system", lambda folder: "nfs4")
+    worker.use_local_cache()
+    assert [path.parent for path in kept] == [Path(tempfile.gettempdir())]

@@ -189,7 +189,7 @@ def test_odd_environments() -> None:
         play(env, Agent(UCB(arms=3)), rounds=1)
     with pytest.raises(InvalidType, match="env must have discrete actions"):
         play(gymnasium.make("Pendulum-v1"), Agent(UCB(arms=3)), rounds=1)
-    with pytest.raises(InvalidType, match=r"agent must be an Agent, got UCB\(arms=2"):
+    with pytest.raises(InvalidType, match=r"agent must be of type Agent, got UCB\(arms=2"):
         play(env, UCB(arms=2), rounds=1)  # type: ignore[arg-type]
 
 

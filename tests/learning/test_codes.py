@@ -28,7 +28,7 @@ def test_shifting_drops_the_oldest_action(arms, window, data):
 
 
 def test_what_is_no_code_is_refused():
-    with pytest.raises(InvalidArgument, match="below arms = 2, got 2"):
+    with pytest.raises(InvalidArgument, match="every action must be below 2, got 2"):
         encode((0, 2), arms=2)
-    with pytest.raises(InvalidArgument, match="below arms\\*\\*window = 4, got 4"):
+    with pytest.raises(InvalidArgument, match="code must be below 4, got 4"):
         decode(4, arms=2, window=2)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kalmanbandits.compilation import entry
-from kalmanbandits.learning.shrinkage import DEVIATION, PRIOR, fit, node, shrunk_variance
+from kalmanbandits.learning.shrinkage import DEVIATION, PRIOR, fit_shrunk, node, shrunk_variance
 from kalmanbandits.policies import AdaptiveUBSS
 
 ARMS, NOISE = 2, 1.0
@@ -15,7 +15,7 @@ SPEC = AdaptiveUBSS(arms=ARMS)
 
 @entry
 def variance(memories, noise):
-    fit(memories[0], 0, noise, 2)
+    fit_shrunk(memories[0], 0, noise, 2)
     return shrunk_variance(memories[0], noise, 2)
 
 

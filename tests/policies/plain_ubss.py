@@ -89,9 +89,9 @@ class PlainDefault:
 
     def learn(self, arm: int | None, reward: float = 0.0) -> None:
         for played, x in self.units.take(arm, reward):
-            self.take_in(played, x)
+            self.learn_round(played, x)
 
-    def take_in(self, arm: int | None, x: float) -> None:
+    def learn_round(self, arm: int | None, x: float) -> None:
         if arm is None:
             self.past = []
             return

@@ -64,7 +64,7 @@ class PlainUnits:
 
 
 class PlainLevels:
-    """`arm_levels` and `learning.level`."""
+    """`arm_levels` and `learning.centre`."""
 
     def __init__(self, arms: int) -> None:
         self.mean, self.v, self.played = np.zeros(arms), np.zeros(arms), np.zeros(arms, int)

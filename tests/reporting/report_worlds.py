@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from kalmanbandits.policies import UBSS
-from kalmanbandits.reporting.losses import RunLosses
 from kalmanbandits.reporting.paper.data import PaperData, paper_data
-from kalmanbandits.reporting.summary import CellSummary, Summary
+from kalmanbandits.reporting.study.losses import RunLosses
+from kalmanbandits.reporting.study.summary import CellSummary, Summary
 from kalmanbandits.statistics.intervals import mean, over_time, ranks
 from kalmanbandits.studies import Study, library_study, parse_study
 from kalmanbandits.systems import rotation

@@ -18,12 +18,12 @@ from report_worlds import made_up, many_study, small_paper_study, sweep_study
 
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.reporting import drawing, write_report
-from kalmanbandits.reporting.grids import main_axes, varied
-from kalmanbandits.reporting.overview import overview_figure
 from kalmanbandits.reporting.paper.data import paper_data
 from kalmanbandits.reporting.paper.figure import paper_figure
-from kalmanbandits.reporting.style import DASHES, MARKERS, looks
-from kalmanbandits.reporting.summary import summarise
+from kalmanbandits.reporting.study.grids import main_axes, varied
+from kalmanbandits.reporting.study.overview import overview_figure
+from kalmanbandits.reporting.study.summary import summarise
+from kalmanbandits.reporting.style import MARKERS, STROKES, looks
 from kalmanbandits.statistics.intervals import mean, ranks
 from kalmanbandits.studies import Results, library_study, load_study, parse_study, run_study
 
@@ -176,7 +176,7 @@ def test_looks_are_told_apart() -> None:
     found = looks(names)
     assert list(found) == names
     assert len({(look.colour, look.line) for look in found.values()}) == len(names)
-    assert all(look.line in DASHES and look.marker in MARKERS for look in found.values())
+    assert all(look.line in STROKES and look.marker in MARKERS for look in found.values())
     assert len(set(looks([f"policy {i}" for i in range(99)]).values())) == 99
     paper = load_study(library_study("paper")).cells[0].policies
     for twenty in ([f"policy {i}" for i in range(20)], list(paper), [*list(paper)[:4], *"abcdefghijklmnop"]):

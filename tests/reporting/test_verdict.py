@@ -11,10 +11,10 @@ import pytest
 from report_worlds import COMPARATORS, CORRECTED, LITERAL, Losses, made_up
 
 from kalmanbandits.errors import InvalidArgument
-from kalmanbandits.reporting.losses import RunLosses
 from kalmanbandits.reporting.paper.data import BLUE, GREY, MIXED, WHITE, paper_data
-from kalmanbandits.reporting.paper.verdict import FAILS, HOLDS, PARTLY, Finding, ten_percent_at, verdict
-from kalmanbandits.reporting.summary import CellSummary
+from kalmanbandits.reporting.paper.verdict import FAILS, HOLDS, PARTLY, Finding, claims, ten_percent_at
+from kalmanbandits.reporting.study.losses import RunLosses
+from kalmanbandits.reporting.study.summary import CellSummary
 from kalmanbandits.statistics.intervals import Interval, percent_gain
 
 ENDS, MIDDLE, SIZE, LARGEST, NO_BETTER, RISES, BEST, WHITES, BLUES = range(9)
@@ -38,7 +38,7 @@ def but(usual: float, **others: float | tuple[float, float]) -> Losses:
 
 
 def answer(losses: Losses, claim: int) -> Finding:
-    return verdict(made_up(losses))[claim].literal
+    return claims(made_up(losses))[claim].literal
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_the_largest_improvement(best: float, mark: str) -> None:
 
 
 def test_the_largest_improvement_may_be_lost_in_noise() -> None:
-    found = verdict(made_up(everyone(90), noise=5.0))[LARGEST].literal
+    found = claims(made_up(everyone(90), noise=5.0))[LARGEST].literal
     assert found.mark in (PARTLY, HOLDS)
 
 
@@ -159,17 +159,17 @@ def test_the_blue_regions() -> None:
 
 
 def test_both_kinds_of_constants_are_asked_the_same() -> None:
-    claims = verdict(made_up(but(90, L1=95, C1=40)))
-    assert claims[ENDS].literal.mark == HOLDS
-    assert claims[ENDS].sensible.mark == FAILS
-    swapped = verdict(made_up(but(90, L1=40, C1=95)))
+    found = claims(made_up(but(90, L1=95, C1=40)))
+    assert found[ENDS].literal.mark == HOLDS
+    assert found[ENDS].sensible.mark == FAILS
+    swapped = claims(made_up(but(90, L1=40, C1=95)))
     assert swapped[ENDS].sensible.mark == HOLDS
 
 
 def test_every_claim_says_how_many_runs() -> None:
-    claims = verdict(made_up(everyone(90), runs=12))
-    assert claims
-    for claim in claims:
+    found = claims(made_up(everyone(90), runs=12))
+    assert found
+    for claim in found:
         assert "12 runs" in claim.test
         assert claim.literal.numbers
         assert claim.sensible.numbers

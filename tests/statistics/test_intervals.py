@@ -159,15 +159,6 @@ def test_over_time_is_each_checkpoints_mean() -> None:
             )
 
 
-def test_along_a_parameter_cells_come_in_order() -> None:
-    rng = np.random.default_rng(8)
-    values, cells = [3.0, 1.0, 2.0], [rng.random((2, 5)) for _ in range(3)]
-    at, interval = intervals.along(values, cells)
-    assert at.tolist() == [1.0, 2.0, 3.0]
-    for place, cell in enumerate((1, 2, 0)):
-        np.testing.assert_allclose(interval.value[:, place], cells[cell].mean(axis=1))
-
-
 def test_intervals_say_where_they_lie() -> None:
     interval = intervals.mean([[1.0, 1.02], [-1.0, 1.0]])
     assert interval.above(0.5).tolist() == [True, False]

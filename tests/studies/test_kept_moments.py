@@ -13,7 +13,7 @@ from study_worlds import chunk_files, contents, small_blocks, small_study
 
 from kalmanbandits.errors import InvalidArgument, StoreRefused
 from kalmanbandits.reporting import write_report
-from kalmanbandits.reporting.losses import BlockLosses, RunLosses, average, combination, percent_gain
+from kalmanbandits.reporting.study.losses import BlockLosses, RunLosses, average, combination, percent_gain
 from kalmanbandits.statistics.moments import Moments
 from kalmanbandits.studies import Changes, Results, Shard, merge_stores, parse_study, run_study
 

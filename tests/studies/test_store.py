@@ -138,7 +138,7 @@ def test_another_versions_store_is_refused(store: Path) -> None:
 
 def test_a_text_that_was_edited_is_noticed(store: Path) -> None:
     (store / "study.toml").write_text(TEXT.replace("seed = 3", "seed = 4"))
-    with pytest.raises(FileFormatError, match=r"study.toml is not the study that manifest.json speaks of"):
+    with pytest.raises(FileFormatError, match=r"study.toml is not the study that manifest.json describes"):
         Results.open(store)
 
 

@@ -19,7 +19,7 @@ from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.policies import UBSS, UCB, KalmanGreedy
 from kalmanbandits.simulation import Clairvoyant
 from kalmanbandits.studies import Changes, StudyError, library_study, load_study, parse_study
-from kalmanbandits.studies.document.arithmetic import number
+from kalmanbandits.studies.document.arithmetic import calculate
 from kalmanbandits.studies.document.grids import thinned
 from kalmanbandits.studies.document.lines import key_lines
 from kalmanbandits.studies.document.spec import KEYS
@@ -308,10 +308,10 @@ def test_arithmetic_is_pythons(text: str) -> None:
         truth = eval(text, {"pi": math.pi})
     except ZeroDivisionError:
         with pytest.raises(ValueError, match="a finite number"):
-            number(text)
+            calculate(text)
     else:
-        assert number(text) == truth
-        assert type(number(text)) is type(truth)
+        assert calculate(text) == truth
+        assert type(calculate(text)) is type(truth)
 
 
 @given(st.text(alphabet="0123456789.e+-*/() pi_[]x", max_size=30))
@@ -320,7 +320,7 @@ def test_arithmetic_is_pythons(text: str) -> None:
 @example("9" * 150 + "*1.5e308")
 def test_arithmetic_fails_in_words(text: str) -> None:
     with contextlib.suppress(ValueError):
-        assert math.isfinite(number(text))
+        assert math.isfinite(calculate(text))
 
 
 ODD = st.one_of(

@@ -30,9 +30,9 @@ def test_the_floor_is_what_seeing_every_arm_loses():
     assert abs(got.mean() - floor) < 4 * got.std(ddof=1) / np.sqrt(20)
 
 
-def test_foresight_pays_where_no_arm_tells_about_another():
+def test_look_ahead_pays_where_no_arm_says_anything_about_another():
     apart = best_obtainable(rotation(theta=0.0), rounds=5000, runs=20)
-    assert apart.foresight > 3 * apart.foresight_error
+    assert apart.lookahead_gain > 3 * apart.lookahead_error
     assert apart.best != "KalmanGreedy"
 
 

@@ -229,7 +229,7 @@ class AgentBase:
         play = self._play
         if once and play.begun:
             return False
-        rows = zip(*calls.table(play, replay), strict=True)
+        rows = zip(*calls.table_rewards(play, replay), strict=True)
         before = packed(play) if self._journal is None else b""
         try:
             for rewards, offered in rows:
@@ -248,7 +248,7 @@ class AgentBase:
             return False
         self._play.background.wait()
         if self._journal is not None:
-            with suppress(Exception):  # whoever waits for it hears of it
+            with suppress(Exception):  # raised to whoever waits for it
                 self._journal.rest()
         return True
 

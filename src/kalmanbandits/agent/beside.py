@@ -41,7 +41,7 @@ def check_files(path: Path) -> None:
     """Refuse what is no journal, and what lies beside it and is not SQLite's, before SQLite touches it."""
     held = _held()
     wal_mode = True
-    if identity(path) not in held:
+    if file_identity(path) not in held:
         with os.fdopen(open_regular(path), "rb") as file:
             header = file.read(100)
         if not header.startswith(b"SQLite format 3\0") or header[68:72] != APPLICATION.to_bytes(4, "big"):
@@ -49,7 +49,7 @@ def check_files(path: Path) -> None:
         wal_mode = header[18:20] == b"\2\2"
     for ending in ENDINGS:
         beside = Path(f"{path}{ending}")
-        if ending == "-shm" and identity(path) in held and identity(beside) in held:
+        if ending == "-shm" and file_identity(path) in held and file_identity(beside) in held:
             continue
         for pause in PAUSES:
             time.sleep(pause)
@@ -61,7 +61,7 @@ def check_files(path: Path) -> None:
             raise FileFormatError(f"{beside} is no file of SQLite (move it away)")
 
 
-def identity(path: Path | str) -> Identity | None:
+def file_identity(path: Path | str) -> Identity | None:
     """Which file lies at `path`, if any does; not that to which a link leads."""
     try:
         status = os.lstat(path)
@@ -72,7 +72,7 @@ def identity(path: Path | str) -> Identity | None:
 
 def identities(path: Path | str) -> tuple[Identity | None, ...]:
     """Which files lie at `path` and under the names of its -wal and -shm."""
-    return identity(path), identity(f"{path}-wal"), identity(f"{path}-shm")
+    return file_identity(path), file_identity(f"{path}-wal"), file_identity(f"{path}-shm")
 
 
 def _held() -> set[Identity]:

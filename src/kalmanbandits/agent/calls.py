@@ -59,7 +59,7 @@ def ask(play: Play, now: float, available: Iterable[Arm] | None) -> Answer:
 
 def tell(play: Play, now: float, ticket: Ticket | int, reward: float) -> Answer:
     """Close one of them with its reward."""
-    number = checks.number(play, ticket)
+    number = checks.open_ticket(play, ticket)
     return [Event(events.REWARDED, number, check_reward(reward, checks.WILL_NOT_COME), now)], None
 
 
@@ -71,7 +71,7 @@ def tell_many(play: Play, now: float, rewards: Iterable[tuple[Ticket | int, floa
 
 def expire(play: Play, now: float, ticket: Ticket | int) -> Answer:
     """Close one without a reward."""
-    return [Event(events.EXPIRED, checks.number(play, ticket), 0, now)], None
+    return [Event(events.EXPIRED, checks.open_ticket(play, ticket), 0, now)], None
 
 
 def expire_old(play: Play, now: float, timeout: float) -> list[Event]:
@@ -114,7 +114,7 @@ def unretire_arm(play: Play, now: float, arm: Arm) -> Answer:
     return [Event(events.UNRETIRED, play.begun, found, now)], None
 
 
-def table(play: Play, replay: Replay) -> tuple[Any, Any]:
+def table_rewards(play: Play, replay: Replay) -> tuple[Any, Any]:
     """The rewards (rounds, arms) of a replay as people gave them, and which arms can be chosen."""
     checks.replay(play, replay)
     columns = np.arange(replay.arms)

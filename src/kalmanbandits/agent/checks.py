@@ -97,7 +97,7 @@ def room(play: Play) -> None:
         )
 
 
-def number(play: Play, ticket: object) -> int:
+def open_ticket(play: Play, ticket: object) -> int:
     """The number of an open ticket."""
     arm = None
     if type(ticket) is Ticket:
@@ -129,7 +129,7 @@ def batch(play: Play, rewards: Any) -> dict[int, float]:
     found: dict[int, float] = {}
     for place, (ticket, reward) in enumerate(pairs):
         try:
-            which = number(play, ticket)
+            which = open_ticket(play, ticket)
             value = check_reward(reward, WILL_NOT_COME)
             if which in found:
                 raise _closed(which, "it stands in this batch before")

@@ -15,12 +15,11 @@ from typing import Any
 from kalmanbandits import saving
 from kalmanbandits.agent.events import Event
 from kalmanbandits.agent.old_log import FORMAT, read_events
-from kalmanbandits.agent.places import shared_lock
+from kalmanbandits.durability import lock_file
 from kalmanbandits.errors import FileFormatError, JournalError
 from kalmanbandits.saving import Saved
 
 SNAPSHOT = re.compile(r"\d{8,}\.agent")
-LOG = re.compile(r"\d{8,}\.log")
 
 
 def holds_old_journal(folder: Path) -> bool:
@@ -48,7 +47,7 @@ def _nobody_writes(folder: Path) -> Iterator[None]:
         return
     handle = os.open(folder / "lock", os.O_RDONLY)
     try:
-        if not shared_lock(handle):
+        if not lock_file(handle, shared=True):
             raise JournalError(
                 f"the journal at {folder} is open in a process with an older version (end that one first)"
             )

@@ -221,7 +221,7 @@ class Agent(AgentBase):
         try:
             lock.acquire()
             play = self._play
-            number = checks.number(play, ticket)
+            number = checks.open_ticket(play, ticket)
             if type(reward) is not float or not LEAST <= reward <= LARGEST:
                 reward = check_reward(reward, checks.WILL_NOT_COME)
             play.close(number, reward)

@@ -1,4 +1,4 @@
-"""Play: the state of an agent and the events that change it, without words, locks or files.
+"""Play: the state of an agent and the events that change it, without checks, locks or files.
 
 `Agent` checks what it is given and then plays an event here; a journal, read back, plays the same events in
 the same order. So what happened online and what is recovered cannot differ.

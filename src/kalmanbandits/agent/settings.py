@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from kalmanbandits.errors import InvalidArgument, InvalidType, real, shown, truth, whole
-from kalmanbandits.policies.spec import nearest
+from kalmanbandits.errors import InvalidArgument, InvalidType, nearest, real, shown, truth, whole
 
 Arm = int | str  # an arm as people give it: its index, or its name where the arms have names
 Shares = float | Mapping[Arm, float]

@@ -53,7 +53,7 @@ def check_wal(path: Path) -> None:
             broken = place
         elif frame_salt == salt and commits:
             raise _damaged(path, broken)
-        # The mark of a commit may itself be what was damaged: then the frame after next tells.
+        # The mark of a commit may itself be what was damaged: then the frame after the next one decides.
         commits += bool(commit) and (frame_salt == salt or place == broken)
 
 

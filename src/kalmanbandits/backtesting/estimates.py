@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from kalmanbandits import __version__
 from kalmanbandits.backtesting.logged import Estimate, Log
-from kalmanbandits.backtesting.report import FIGURES, NUMBERS, PAGE, TABLE_MARK, check_folder
+from kalmanbandits.backtesting.report import FIGURES, NUMBERS, PAGE, TABLE_MARK, check_report_folder
 from kalmanbandits.reporting import drawing, tables
 from kalmanbandits.reporting.document import assemble, image
 from kalmanbandits.reporting.files import written_together
@@ -21,7 +21,7 @@ from kalmanbandits.reporting.style import BLUE, digits, minus
 FEW = 30  # effective choices below which an estimate is rough
 
 
-def verdict(log: Log, found: Sequence[Estimate]) -> str:
+def conclusion(log: Log, found: Sequence[Estimate]) -> str:
     """Which rule is estimated to be the best, and whether the log shows that it is.
 
     Intervals hold for all rules at once, so one that lies apart from all the others is better than they are.
@@ -65,8 +65,8 @@ def write_estimates(log: Log, found: Sequence[Estimate], folder: Path, title: st
     str
         The verdict.
     """
-    check_folder(folder)
-    said, names = verdict(log, found), [*FIGURES, PAGE, NUMBERS]
+    check_report_folder(folder)
+    said, names = conclusion(log, found), [*FIGURES, PAGE, NUMBERS]
     with written_together(folder, names, table=TABLE_MARK) as aside:
         png, _ = drawing.save(_figure(log, found, title), aside)
         _page(log, found, title, said, how, png, aside / PAGE)

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 
-from kalmanbandits.backtesting.following import Followed, follow
+from kalmanbandits.backtesting.following import Followed, follow_policy
 from kalmanbandits.backtesting.recommendation import Recommendation, recommend
 from kalmanbandits.backtesting.result import Backtest
 from kalmanbandits.backtesting.stretches import axis_name, dates_or_numbers, edges, means, shares
@@ -28,7 +28,7 @@ def backtest_figure(
 ) -> Figure:
     """Gains with intervals, gains over time, the raw series, the choices, predictions against outcomes."""
     said = said or recommend(result)
-    followed = followed or follow(result, said.policy)
+    followed = followed or follow_policy(result, said.policy)
     top = 1.6 + 0.27 * len(result.names)
     strip = 1.4 + 0.16 * min(MOST_NAMES, max(6, result.replay.arms))
     figure = Figure(figsize=(14, top + 2.9 + strip + 0.8), layout="constrained")

@@ -38,7 +38,7 @@ class Followed(NamedTuple):
         return float(1 - (error**2).sum() / ((self.outcomes[at] - self.outcomes[at].mean()) ** 2).sum())
 
 
-def follow(result: Backtest, name: str) -> Followed:
+def follow_policy(result: Backtest, name: str) -> Followed:
     """Let a policy of a backtest play run 0 again, as an agent would, and keep what it predicts.
 
     >>> from kalmanbandits.backtesting.play import backtest
@@ -46,7 +46,7 @@ def follow(result: Backtest, name: str) -> Followed:
     >>> from kalmanbandits.systems.replay import Replay
     >>> table = np.random.default_rng(0).standard_normal((200, 2)) + [0.0, 1.0]
     >>> result = backtest(Replay(table), {"UCB": UCB(arms=2)})
-    >>> bool((follow(result, "UCB").choices == result.choices[0]).all())
+    >>> bool((follow_policy(result, "UCB").choices == result.choices[0]).all())
     True
     """
     policy = result.policies[name]

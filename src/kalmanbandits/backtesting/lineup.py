@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import is_dataclass
 from typing import Any, NamedTuple
 
-from kalmanbandits.errors import InvalidArgument, shown, texts
-from kalmanbandits.policies import POLICIES, Policy, Spec
+from kalmanbandits.errors import InvalidArgument, nearest, shown, texts
+from kalmanbandits.policies import POLICIES, Policy
 from kalmanbandits.policies.known_system import KnownSystemPolicy
-from kalmanbandits.policies.spec import is_ours, nearest
+from kalmanbandits.policies.own_files import own_policies
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
 from kalmanbandits.systems.replay import Replay, check_replay
 
@@ -80,12 +79,7 @@ def line_up(
 
 def known_policies() -> dict[str, Any]:
     """The policies of the library, and those of one's own whose modules have been imported, by name."""
-    own = {
-        name: cls
-        for name, cls in Spec.known.items()
-        if issubclass(cls, Policy) and is_dataclass(cls) and not is_ours(cls)
-    }
-    return {**own, **POLICIES}
+    return {**own_policies(), **POLICIES}
 
 
 def _standard(cls: Any, replay: Replay, system: LinearGaussianSystem | None) -> Policy | str:

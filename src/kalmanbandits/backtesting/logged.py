@@ -281,8 +281,7 @@ def evaluate(log: Log, policies: Mapping[str, Policy] | None = None, seed: int =
     list of Estimate
         The arms in their order, then the policies; intervals of 95 % for all at once.
     """
-    if not isinstance(log, Log):
-        raise InvalidType(f"log must be a Log, got {shown(log)} (such as read_log('log.csv'))")
+    instance("log", log, Log, "such as read_log('log.csv')")
     if log.propensity is None:
         raise InvalidArgument(
             "log must have a column of propensities, the probabilities of the choices: without them nobody "

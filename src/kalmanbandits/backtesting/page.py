@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,11 @@ from kalmanbandits.backtesting.following import Followed
 from kalmanbandits.backtesting.recommendation import LOSES, OPEN, WINS, Recommendation, in_unit, left_out_line
 from kalmanbandits.backtesting.result import Backtest
 from kalmanbandits.backtesting.stretches import axis_name, edges, means, places, shares, span, ticks, when
-from kalmanbandits.errors import Array
 from kalmanbandits.reporting import tables
+from kalmanbandits.reporting.charts import curves, rounded
 from kalmanbandits.reporting.document import assemble, chips, image
-from kalmanbandits.reporting.drawing import marker_path
 from kalmanbandits.reporting.html import escape
-from kalmanbandits.reporting.style import OPEN as NO_INSIDE
-from kalmanbandits.reporting.style import STROKES, digits, looks, minus
+from kalmanbandits.reporting.style import digits, minus
 from kalmanbandits.statistics.intervals import Interval
 from kalmanbandits.systems.availability import GAP
 
@@ -191,40 +189,19 @@ def _data(result: Backtest, said: Recommendation, followed: Followed) -> dict[st
     both = followed.both
     some = both[np.linspace(0, len(both) - 1, min(len(both), POINTS)).astype(np.int64)] if len(both) else both
     return {
-        "policies": _looks(result.names),
-        "arms": _looks(replay.names),
+        "policies": curves(result.names),
+        "arms": curves(replay.names),
         "axis": axis_name(replay),
         "unit": "cost" if replay.minimize else "reward",
         "ticks": ticks(replay),
         "named": said.policy,
         "at": places(replay, at - 1),
         "when": when(replay, at - 1),
-        "gains": _rounded(gains),
+        "gains": rounded(gains),
         "from": places(replay, cuts[:-1]),
         "since": when(replay, cuts[:-1]),
-        "series": _rounded(replay.sign * means(replay.table, cuts).T),
-        "shares": [_rounded(shares(row, replay.arms, cuts).T, 3) for row in result.choices],
-        "predicted": _rounded(replay.sign * followed.predictions[some]),
-        "came": _rounded(replay.sign * followed.outcomes[some]),
+        "series": rounded(replay.sign * means(replay.table, cuts).T),
+        "shares": [rounded(shares(row, replay.arms, cuts).T, 3) for row in result.choices],
+        "predicted": rounded(replay.sign * followed.predictions[some]),
+        "came": rounded(replay.sign * followed.outcomes[some]),
     }
-
-
-def _looks(names: Sequence[str]) -> list[dict[str, Any]]:
-    """How each of some curves is drawn."""
-    return [
-        {
-            "name": name,
-            "colour": one.colour,
-            "dash": STROKES[one.line],
-            "marker": marker_path(one.marker),
-            "open": one.marker in NO_INSIDE,
-        }
-        for name, one in looks(names).items()
-    ]
-
-
-def _rounded(values: Array, digits: int = 5) -> Any:
-    """Numbers as a page needs them, None for NaN."""
-    if values.ndim > 1:
-        return [_rounded(row, digits) for row in values]
-    return [None if np.isnan(x) else float(f"{x:.{digits}g}") for x in values]

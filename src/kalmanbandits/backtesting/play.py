@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from kalmanbandits.backtesting.result import Backtest, Played, judge
-from kalmanbandits.errors import InvalidArgument, InvalidType, function, mapping, shown, whole
+from kalmanbandits.errors import InvalidArgument, function, mapping, whole
 from kalmanbandits.policies.known_system import KnownSystemPolicy
-from kalmanbandits.policies.spec import Policy, Spec
+from kalmanbandits.policies.spec import Policy
 from kalmanbandits.pool import run_threads
 from kalmanbandits.simulation.batch import Batch, KeptRuns
 from kalmanbandits.simulation.cpu import available_cores, play_on_cpu
+from kalmanbandits.simulation.simulate import check_policies
 from kalmanbandits.simulation.versions import fingerprint
 from kalmanbandits.systems.replay import Replay, check_replay
 
@@ -101,7 +102,7 @@ def prepare(
 ) -> Work:
     """All that `backtest` has to do, once its arguments are found to be good."""
     check_replay(replay)
-    check_policies(policies, replay)
+    check_policies(policies, replay.arms, "the table", Policy)
     runs, seed, fitted = whole("runs", runs, 1), whole("seed", seed, 0), whole("fitted", fitted, 0)
     if left_out is not None:
         mapping("left_out", left_out, "names and reasons")
@@ -112,28 +113,6 @@ def prepare(
             f"fitted must leave two rows at least of {replay.rounds} to judge by, got {fitted}"
         )
     return Work(replay, policies, runs, seed, progress, left_out or {}, fitted)
-
-
-def check_policies(policies: object, replay: Replay) -> None:
-    """Policies by name, at least one, each with as many arms as the table has columns."""
-    if not isinstance(policies, Mapping) or not policies:
-        raise InvalidType(
-            f'policies must be a dictionary such as {{"UCB": UCB(arms={replay.arms})}}, got {shown(policies)}'
-        )
-    for name, policy in policies.items():
-        if not isinstance(name, str) or not isinstance(policy, Policy):
-            way = (
-                "an oracle needs the hidden state"
-                if isinstance(policy, Spec)
-                else "such as 'UCB': UCB(arms=2)"
-            )
-            raise InvalidType(
-                f"policies must map names to policies, got {shown(name)}: {shown(policy)} ({way})"
-            )
-        if policy.arms != replay.arms:
-            raise InvalidArgument(
-                f"policies[{name!r}] must have {replay.arms} arms, one for each column, got {policy.arms}"
-            )
 
 
 class Table(NamedTuple):
@@ -159,7 +138,7 @@ class Work:
     ) -> None:
         self.table = Table(replay, replay.rows(fitted), seed)
         self.policies, self.progress, self.left_out, self.fitted = policies, progress, left_out, fitted
-        slow = {name: type(policy).attend is not Spec.attend for name, policy in policies.items()}
+        slow = {name: policy.has_long_work for name, policy in policies.items()}
         most = max(1, min(runs, LONG_WORK // replay.rounds))
         self.wanted = {name: most if slow[name] else runs for name in policies}
         self.done = dict.fromkeys(policies, 0)  # runs, those that need not be played included

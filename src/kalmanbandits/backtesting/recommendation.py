@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kalmanbandits.backtesting.result import Backtest
-from kalmanbandits.errors import InvalidType, shown
+from kalmanbandits.errors import instance
 from kalmanbandits.statistics.intervals import Interval
 
 WINS, OPEN, LOSES = "wins", "open", "loses"
@@ -61,10 +61,7 @@ def recommend(result: Backtest) -> Recommendation:
     >>> print(recommend(backtest(Replay(table), {"Random": Random(arms=2)})).verdict)
     loses
     """
-    if not isinstance(result, Backtest):
-        raise InvalidType(
-            f"result must be a Backtest, got {shown(result)} (such as backtest(replay, policies))"
-        )
+    instance("result", result, Backtest, "such as backtest(replay, policies)")
     verdicts = [result.shown(p) for p in range(len(result.names))]
     p = next((p for p in result.order if verdicts[p] == "better"), result.order[0])
     name, words = result.names[p], _Words(result)

@@ -8,7 +8,7 @@ from typing import Any
 
 from kalmanbandits.backtesting.deployment import AGENT, Origin, agent_files, is_edited
 from kalmanbandits.backtesting.figure import backtest_figure
-from kalmanbandits.backtesting.following import follow
+from kalmanbandits.backtesting.following import follow_policy
 from kalmanbandits.backtesting.page import backtest_page
 from kalmanbandits.backtesting.recommendation import recommend
 from kalmanbandits.backtesting.result import Backtest
@@ -48,9 +48,9 @@ def write_backtest(result: Backtest, folder: Path, title: str, origin: Origin | 
     list of Path
         `figure.png`, `figure.svg`, `report.html`, `backtest.csv`, and those of the agent.
     """
-    check_folder(folder)
+    check_report_folder(folder)
     said = recommend(result)
-    followed = follow(result, said.policy)
+    followed = follow_policy(result, said.policy)
     texts = {} if origin is None else agent_files(result, said, origin)
     names = [*FIGURES, PAGE, NUMBERS, *texts]
     with drawing.usual_settings(), written_together(folder, names, table=TABLE_MARK) as aside:
@@ -62,7 +62,7 @@ def write_backtest(result: Backtest, folder: Path, title: str, origin: Origin | 
     return [folder / name for name in names]
 
 
-def check_folder(folder: Path) -> None:
+def check_report_folder(folder: Path) -> None:
     """Whether a report may be written there: a new folder, an empty one, or that of an earlier backtest."""
     if folder.exists() and any(folder.iterdir()) and not _is_ours(folder / NUMBERS):
         names = sorted(path.name for path in folder.iterdir())

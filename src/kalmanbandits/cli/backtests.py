@@ -85,14 +85,14 @@ def backtest(
       kalmanbandits backtest choices.csv --log time,arm,reward,probability
     """
     from kalmanbandits.backtesting.deployment import Origin
-    from kalmanbandits.backtesting.report import check_folder
+    from kalmanbandits.backtesting.report import check_report_folder
 
     folder = out or Path("results") / f"backtest-{table.stem}"
-    check_folder(folder)  # now rather than after all the playing
+    check_report_folder(folder)  # now rather than after all the playing
     load_own(imports)
     logged = read_as_log(table, log, options)
     if logged is None:
-        replay, origin = read(table, options)
+        replay, origin = read_table(table, options)
     else:
         from kalmanbandits.cli.logs import estimate
 
@@ -100,10 +100,10 @@ def backtest(
             estimate(logged, folder, f"Estimates from {table.name}", options)
             return
         replay, origin = logged.table(), Origin(table, log_options(log, options), log=True)
-    play(replay, origin, folder, f"Backtest of {table.name}", options)
+    play_table(replay, origin, folder, f"Backtest of {table.name}", options)
 
 
-def play(replay: Any, origin: Any, folder: Path, title: str, options: dict[str, Any]) -> None:
+def play_table(replay: Any, origin: Any, folder: Path, title: str, options: dict[str, Any]) -> None:
     """Let the policies play, print what came of it, and write the report."""
     from kalmanbandits.backtesting import line_up, recommend, train
     from kalmanbandits.backtesting.play import prepare
@@ -173,7 +173,7 @@ def fit(table: Path, out: Path | None, dimensions: int, without_levels: bool, **
     from kalmanbandits.identification.table_fit import fit_table
     from kalmanbandits.identification.table_words import describe
 
-    replay, _ = read(table, options)
+    replay, _ = read_table(table, options)
     path = out or table.with_suffix(".toml")
     if path.is_file() and not beginning(path, len(FITTED.encode())) == FITTED.encode():
         raise InvalidArgument(
@@ -186,7 +186,7 @@ def fit(table: Path, out: Path | None, dimensions: int, without_levels: bool, **
     click.echo(f"System written to {path}", err=True)
 
 
-def read(table: Path, options: dict[str, Any]) -> tuple[Any, Any]:
+def read_table(table: Path, options: dict[str, Any]) -> tuple[Any, Any]:
     """The table in a file as options describe it, and where it came from."""
     from kalmanbandits.backtesting.deployment import Origin
     from kalmanbandits.systems import Replay

@@ -59,7 +59,7 @@ class Reporter:
         self._open.close()
 
     def workers(self, now: Workers) -> None:
-        """Hear how the workers of a cluster are."""
+        """Note how many workers a cluster has, and what was lost with others."""
         self.crew = f"  {now.alive} worker{'s' if now.alive != 1 else ''}" + "".join(
             f", {count} {what}" for count, what in ((now.lost, "lost"), (now.repeated, "repeated")) if count
         )
@@ -129,10 +129,10 @@ def clock(seconds: float) -> str:
     return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
 
 
-def span(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """A time, to the tenth of a second where it is short.
 
-    >>> span(3.21), span(3723.4)
+    >>> duration(3.21), duration(3723.4)
     ('3.2 s', '1:02:03')
     """
     return f"{seconds:.1f} s" if seconds < 60 else clock(seconds)
@@ -145,19 +145,19 @@ def plan_lines(plan: Plan) -> list[str]:
     for cost in plan.costs:
         rate = short(cost.rounds / cost.seconds) if cost.seconds else "-"
         lines.append(
-            f"{cost.label:{width}}  {short(cost.rounds):>8}  {rate:>17}  {span(cost.seconds):>9}  "
+            f"{cost.label:{width}}  {short(cost.rounds):>8}  {rate:>17}  {duration(cost.seconds):>9}  "
             f"{100 * plan.share(cost):5.1f} %"
         )
     drawn = plan.trajectories / plan.core_seconds if plan.core_seconds else 0.0
     lines.append(
-        f"{'(trajectories)':{width}}  {'':8}  {'':17}  {span(plan.trajectories):>9}  {100 * drawn:5.1f} %"
+        f"{'(trajectories)':{width}}  {'':8}  {'':17}  {duration(plan.trajectories):>9}  {100 * drawn:5.1f} %"
     )
     first = plan.costs[0]
     return [
         *lines,
         "",
-        f"About {span(plan.seconds)} on {plan.cores} core{'s' if plan.cores > 1 else ''} "
-        f"({span(plan.core_seconds)} of core time), "
+        f"About {duration(plan.seconds)} on {plan.cores} core{'s' if plan.cores > 1 else ''} "
+        f"({duration(plan.core_seconds)} of core time), "
         f"at most {plan.size / 2**20:,.1f} MiB on disk; kernels are compiled on top of that.",
         f"{first.label} dominates: {100 * plan.share(first):.0f} % of the whole.",
     ]

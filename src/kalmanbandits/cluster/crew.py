@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from kalmanbandits.cluster.order import Order
-from kalmanbandits.errors import ClusterError
+from kalmanbandits.errors import ClusterError, listed
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -66,7 +66,7 @@ class Crew:
 
     def __init__(self, client: Client, order: Order) -> None:
         self.client, self.order = client, order
-        self._heard: queue.SimpleQueue[dict[str, object]] = queue.SimpleQueue()
+        self._messages: queue.SimpleQueue[dict[str, object]] = queue.SimpleQueue()
         self._slots: dict[str, int] = {}  # address of a fit worker -> tasks it can run at a time
         self._refused: dict[str, str] = {}  # address -> name and faults
         self._begun: set[str] = set()
@@ -96,7 +96,7 @@ class Crew:
 
         with self._connected():
             self._check_installed()
-            self.client.subscribe_topic(self.order.run, lambda event: self._heard.put(event[1]))
+            self.client.subscribe_topic(self.order.run, lambda event: self._messages.put(event[1]))
             self._register(Preparation(self.order))
         return self
 
@@ -109,7 +109,7 @@ class Crew:
                 self.client.unregister_worker_plugin(self.order.run)
 
     def _register(self, plugin: Preparation) -> None:
-        """Send the plugin to all workers; again where one dies while it is being told."""
+        """Send the plugin to all workers; again where one dies meanwhile."""
         for left in reversed(range(TRIES)):
             try:
                 self.client.register_plugin(plugin)
@@ -126,8 +126,8 @@ class Crew:
         without = [str(address) for address, version in found.items() if isinstance(version, lacking)]
         if without:
             raise ClusterError(
-                f"{listed(without)} cannot import {PACKAGE} (install it there, at the version that is here, "
-                f"{importlib.metadata.version(PACKAGE)}, or stop these workers)"
+                f"{listed(without, MOST_NAMED)} cannot import {PACKAGE} (install it there, at the version "
+                f"that is here, {importlib.metadata.version(PACKAGE)}, or stop these workers)"
             )
 
     def compute(
@@ -176,9 +176,9 @@ class Crew:
         watch()
 
     def _look(self) -> None:
-        """Take in what workers have said, and now and then ask who is there."""
-        while not self._heard.empty():
-            self._hear(self._heard.get())
+        """Read the messages of workers, and now and then ask which workers there are."""
+        while not self._messages.empty():
+            self._note(self._messages.get())
         if self.client.status != "running":
             raise gone(self.client)
         if time.monotonic() - self._polled < POLL:
@@ -194,9 +194,11 @@ class Crew:
         elif time.monotonic() - self._hopeful > ALONE:
             raise ClusterError("all workers on this machine have ended (run it again: what is done is kept)")
         if alive and alive <= set(self._refused):
-            raise ClusterError(f"no worker is fit: {listed([self._refused[each] for each in sorted(alive)])}")
+            raise ClusterError(
+                f"no worker is fit: {listed([self._refused[each] for each in sorted(alive)], MOST_NAMED)}"
+            )
 
-    def _hear(self, said: dict[str, object]) -> None:
+    def _note(self, said: dict[str, object]) -> None:
         address = str(said.get("address"))
         if said["state"] == "ready":
             self._slots[address] = int(str(said["slots"]))
@@ -298,13 +300,3 @@ def gone(client: Client) -> ClusterError:
     """What to say when the scheduler is no longer there."""
     address = getattr(client.scheduler, "address", "?")
     return ClusterError(f"the scheduler at {address} went away (start it and its workers again)")
-
-
-def listed(names: list[str]) -> str:
-    """Names in a sentence; of many, the first ones.
-
-    >>> listed(["a", "b"]), listed(list("abcdefghijkl"))
-    ('a, b', 'a, b, c, d, e, f, g, h, i, j and 2 more')
-    """
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more

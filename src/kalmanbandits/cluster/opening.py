@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kalmanbandits.cluster.crew import MOST_KILLED
 from kalmanbandits.durability import read_regular
-from kalmanbandits.errors import ClusterError, InvalidArgument, InvalidType, shown, whole
-from kalmanbandits.policies.spec import nearest
+from kalmanbandits.errors import ClusterError, InvalidArgument, InvalidType, nearest, shown, whole
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -74,8 +74,3 @@ def distinct(worlds: Iterable[World]) -> Iterable[World]:
         known |= {(size, spec.dtype()) for spec in new.values()}
         if new:
             yield World(system, new)
-
-
-def long(spec: Spec) -> bool:
-    """Whether a policy stops now and then for work that is too long for a kernel."""
-    return type(spec).attend is not Spec.attend

@@ -19,7 +19,8 @@ from distributed.diagnostics.plugin import WorkerPlugin
 
 from kalmanbandits import compilation
 from kalmanbandits.cluster.crew import Result
-from kalmanbandits.cluster.order import LONG_ROUNDS, Order, World, here, long
+from kalmanbandits.cluster.order import LONG_ROUNDS, Order, World, here
+from kalmanbandits.durability import lock_file, network_file_system
 from kalmanbandits.policies.own_files import load_own_file
 from kalmanbandits.simulation.rounds import play_block
 from kalmanbandits.simulation.simulate import check_backend, simulate
@@ -28,7 +29,6 @@ from kalmanbandits.systems.replay import Replay
 
 T = TypeVar("T")
 PATIENCE = 120.0  # seconds to wait for another process of this machine that compiles
-NETWORK = ("nfs", "lustre", "gpfs", "cifs", "smb", "beegfs", "ceph", "afs", "glusterfs", "panfs", "fuse.")
 
 # What the tasks of a run share, once this worker has been found fit.
 _shared: dict[str, tuple[object]] = {}
@@ -62,13 +62,13 @@ class Preparation(WorkerPlugin):  # type: ignore[misc]
 
     async def prepare(self, worker: Worker) -> None:
         """Check, compile, and say what came of it."""
-        heard: dict[str, object] = {"address": worker.address, "name": str(worker.name)}
+        said: dict[str, object] = {"address": worker.address, "name": str(worker.name)}
         try:
             faults, compiled = await asyncio.to_thread(self.make_fit, Path(worker.local_directory))
         except Exception as error:
             faults, compiled = [f"{type(error).__name__}: {error}"], 0
         if faults:
-            worker.log_event(self.name, heard | {"state": "refused", "faults": faults})
+            worker.log_event(self.name, said | {"state": "refused", "faults": faults})
             return
         # A task takes all GPUs that the worker sees, or one of its threads.
         slots = 1 if self.order.backend == "gpu" else worker.state.nthreads
@@ -78,10 +78,10 @@ class Preparation(WorkerPlugin):  # type: ignore[misc]
             # one gets a resource.
             worker.status = Status.paused
             worker.status = Status.running
-        worker.log_event(self.name, heard | {"state": "ready", "slots": slots, "compiled": compiled})
+        worker.log_event(self.name, said | {"state": "ready", "slots": slots, "compiled": compiled})
 
     def make_fit(self, folder: Path) -> tuple[list[str], int]:
-        """What speaks against this worker, and how many kernels it had to compile."""
+        """Why this worker cannot be used, if it cannot, and how many kernels it had to compile."""
         order = self.order
         for name, source in order.own.items():
             if name not in sys.modules:
@@ -113,8 +113,8 @@ def warm(worlds: list[World], backend: str) -> None:
     """Compile, or load from disk, what the worlds need, by playing a few rounds of each."""
     for system, policies in worlds:
         for some, rounds in (
-            ({label: spec for label, spec in policies.items() if not long(spec)}, 1),
-            ({label: spec for label, spec in policies.items() if long(spec)}, LONG_ROUNDS),
+            ({label: spec for label, spec in policies.items() if not spec.has_long_work}, 1),
+            ({label: spec for label, spec in policies.items() if spec.has_long_work}, LONG_ROUNDS),
         ):
             if some:
                 rows = min(rounds, system.rounds) if isinstance(system, Replay) else rounds
@@ -127,19 +127,9 @@ def warm(worlds: list[World], backend: str) -> None:
 def use_local_cache() -> None:
     """Keep compiled kernels on this machine where the usual folder lies on another one."""
     folder = compilation.cache_folder()
-    if folder is None or on_network(folder):
+    if folder is None or network_file_system(folder):
         user = os.getuid() if hasattr(os, "getuid") else "user"
         compilation.keep_in(Path(tempfile.gettempdir()) / f"kalmanbandits-{user}")
-
-
-def on_network(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> bool:
-    """Whether a folder lies on another machine, as far as the system says."""
-    try:
-        lines = [line.split(" ") for line in mounts.read_text(errors="replace").splitlines()]
-    except OSError:
-        return False  # not Linux
-    around = [(len(at), kind) for _, at, kind, *_ in lines if folder.is_relative_to(at)]
-    return max(around, default=(0, ""))[1].startswith(NETWORK)
 
 
 @contextlib.contextmanager
@@ -149,8 +139,6 @@ def one_at_a_time() -> Iterator[None]:
     if folder is None or sys.platform == "win32":
         yield
         return
-    import fcntl
-
     try:
         folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         file = open(folder.parent / "compiling", "wb")  # noqa: SIM115 - closed below
@@ -159,10 +147,7 @@ def one_at_a_time() -> Iterator[None]:
         return
     with file:
         until = time.monotonic() + PATIENCE  # the one who compiles may be stopped, or hang
-        while time.monotonic() < until:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError:
+        with contextlib.suppress(OSError):  # a file system without locks: everybody compiles
+            while time.monotonic() < until and not lock_file(file.fileno()):
                 time.sleep(0.05)
         yield

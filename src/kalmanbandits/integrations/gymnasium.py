@@ -1,4 +1,4 @@
-"""Gymnasium: our systems as its environments, and our agents in anybody's bandits.
+"""Gymnasium: systems and tables as its environments, and agents in any bandit environment.
 
     import gymnasium
     import kalmanbandits.integrations.gymnasium                  # registers
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from kalmanbandits.agent import Agent
-from kalmanbandits.errors import Array, InvalidArgument, InvalidType, RoundError, real, shown, whole
+from kalmanbandits.errors import Array, InvalidArgument, InvalidType, RoundError, instance, real, shown, whole
 from kalmanbandits.simulation.environment import Drawn, draw_block, environment
 from kalmanbandits.streams import stream_key
 from kalmanbandits.systems.families import rotation
@@ -65,8 +65,14 @@ class LinearGaussianBandit(gymnasium.Env[Array, Any]):
     """A linear Gaussian system as a Gymnasium environment; an episode is `rounds` rounds, then truncated.
 
     Actions: `Discrete(k)`, the arms. Observations: `Box` of one number, the last reward, 0 before the first.
-    `info` after a step: `means` (k,) and `regret` of the round just played. `system` is a system, or its
-    document such as `{"family": "rotation", "theta": 1.96}`.
+    `info` after a step: `means` (k,) and `regret` of the round just played.
+
+    Parameters
+    ----------
+    system : LinearGaussianSystem or mapping, optional
+        The system, or its document such as `{"family": "rotation", "theta": 1.96}`; by default the paper's.
+    rounds : int
+        Rounds of an episode.
 
     >>> env = LinearGaussianBandit(rounds=10)
     >>> observation, info = env.reset(seed=0)
@@ -121,7 +127,12 @@ class ReplayBandit(gymnasium.Env[Array, Any]):
     Actions: `Discrete(k)`, the columns. Observations: `Box` of one number, the last reward, 0 before the
     first and where none came. A missing cell gives a reward of NaN: for `play` one that never came.
     `info`, of `reset` too: `available` (k,), which arms can be chosen in the next row. After a step also
-    `rewards` (k,), the row just played, and `regret`. `replay` is a table or whatever `Replay` takes.
+    `rewards` (k,), the row just played, and `regret`.
+
+    Parameters
+    ----------
+    replay : Replay, array, data frame or path
+        The table.
 
     >>> env = ReplayBandit([[1.0, 3.0], [2.0, 0.0], [5.0, 4.0]])
     >>> observation, info = env.reset()
@@ -172,6 +183,13 @@ class LinearGaussianBanditVector(VectorEnv[Array, Any, Array]):
 
     The i-th plays what a single environment reset with seed `seed + i` plays, or with the i-th of a list of
     seeds. All episodes end together; the step after that ignores its actions and begins the next ones.
+
+    Parameters
+    ----------
+    num_envs : int
+        How many environments.
+    system, rounds
+        As for `LinearGaussianBandit`.
 
     >>> envs = LinearGaussianBanditVector(num_envs=3, rounds=10)
     >>> observations, info = envs.reset(seed=0)
@@ -268,13 +286,28 @@ def play(env: gymnasium.Env[Any, Any], agent: Agent, rounds: int, seed: int | No
     Episodes that end are begun again; the agent plays on. A reward of NaN counts as one that never came.
     Where `info` has a mask of `available` actions, as that of a `ReplayBandit`, the agent keeps to these.
 
+    Parameters
+    ----------
+    env : gymnasium.Env
+        The environment, with a `Discrete` action space.
+    agent : Agent
+        The player, with as many arms as there are actions.
+    rounds : int
+        Steps to play, over as many episodes as that takes.
+    seed : int, optional
+        Of the first episode.
+
+    Returns
+    -------
+    Played
+        Choices and rewards of each round, shape (rounds,), and the number of episodes.
+
     >>> from kalmanbandits.policies import UBSS
     >>> played = play(LinearGaussianBandit(), Agent(UBSS(arms=2)), rounds=100, seed=0)
     >>> len(played.rewards), played.episodes
     (100, 1)
     """
-    if not isinstance(agent, Agent):
-        raise InvalidType(f"agent must be an Agent, got {shown(agent)} (such as Agent(UCB(arms=2)))")
+    instance("agent", agent, Agent, "such as Agent(UCB(arms=2))")
     space = getattr(env, "action_space", None)
     if not isinstance(space, Discrete):
         raise InvalidType(f"env must have discrete actions, got {space} (an agent chooses one of k arms)")

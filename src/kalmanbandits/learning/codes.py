@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kalmanbandits.compilation import jit
-from kalmanbandits.errors import InvalidArgument, whole
+from kalmanbandits.errors import whole
 
 LONGEST = 2**14  # windows: the regression of one arm alone takes more than 1 GiB there
 
@@ -29,9 +29,7 @@ def encode(actions: Sequence[int], arms: int) -> int:
     """
     code = 0
     for action in actions:
-        if not 0 <= whole("action", action, 0) < arms:
-            raise InvalidArgument(f"every action must be below arms = {arms}, got {action}")
-        code = code * arms + action
+        code = code * arms + whole("every action", action, 0, below=arms)
     return code
 
 
@@ -41,8 +39,7 @@ def decode(code: int, arms: int, window: int) -> tuple[int, ...]:
     >>> decode(11, arms=3, window=3)
     (1, 0, 2)
     """
-    if not 0 <= whole("code", code, 0) < arms**window:
-        raise InvalidArgument(f"code must be below arms**window = {arms**window}, got {code}")
+    whole("code", code, 0, "arms**window codes", below=arms**window)
     return tuple(code // arms**power % arms for power in range(window - 1, -1, -1))
 
 

@@ -105,7 +105,7 @@ def freshness(m: Any, row: Any, arm: Any) -> Any:
 
 
 @routine
-def fit(m: Any, arm: Any, noise: Any, windows: Any) -> None:
+def fit_shrunk(m: Any, arm: Any, noise: Any, windows: Any) -> None:
     """Ĝ_s and the factor of V_s + Λ_s for s = 1 … `windows`, into the rows of `work_G` and `work_L`."""
     k, G = m.pulls.shape[0], m.work_G
     for i in range(windows):
@@ -121,7 +121,7 @@ def fit(m: Any, arm: Any, noise: Any, windows: Any) -> None:
 
 @jit
 def shrunk_prediction(m: Any, window: Any) -> Any:
-    """Ĝ_s'Ξ, after `fit`."""
+    """Ĝ_s'Ξ, after `fit_shrunk`."""
     total = 0.0
     for j in range(window):
         total += m.work_G[window - 1, j] * m.Xi[j]
@@ -130,7 +130,7 @@ def shrunk_prediction(m: Any, window: Any) -> Any:
 
 @routine
 def shrunk_variance(m: Any, noise: Any, window: Any) -> Any:
-    """Var(Ĝ_s'Ξ), after `fit`."""
+    """Var(Ĝ_s'Ξ), after `fit_shrunk`."""
     x, u, total = m.work_x[0], m.work_x[1], 0.0
     for j in range(window):
         x[j] = m.Xi[j]

@@ -18,10 +18,10 @@ import numpy as np
 
 from kalmanbandits.compilation import Field, jit
 from kalmanbandits.errors import InvalidArgument, probability
+from kalmanbandits.learning.centre import centre_fields, start_centre, step_of_level
 from kalmanbandits.learning.codes import decode, encode, shift
-from kalmanbandits.learning.level import centre_fields, start_centre, step_of_level
 from kalmanbandits.learning.shrinkage import (
-    fit,
+    fit_shrunk,
     node,
     note_pair,
     shrunk_fields,
@@ -80,6 +80,8 @@ class AdaptiveUBSS(Policy):
     arms: int
     delta_e: float = 0.1
     rewrites: ClassVar[bool] = True
+    scale_free: ClassVar[bool] = True  # it works in standard units
+    level_free: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self._set(arms=check_arms(self.arms), delta_e=probability("delta_e", self.delta_e))
@@ -103,13 +105,6 @@ class AdaptiveUBSS(Policy):
     def models(self) -> int:
         """k² + … + k^{s+1}, for the s of `windows`."""
         return sum(int(self.arms ** (s + 1)) for s in range(1, self.windows + 1))
-
-    @property
-    def scale_free(self) -> bool:
-        """It works in standard units."""
-        return True
-
-    level_free = scale_free
 
     def fields(self) -> list[Field]:
         """The models; what the windows have lost; level and unit; the arms' levels."""
@@ -184,7 +179,7 @@ def _score(memory: Any, arm: Any, key: Any, round: Any) -> Any:
         prediction, uncertainty = plain_score(memory, arm, memory.width)
         return prediction, uncertainty, prediction + uncertainty
     s, noise = min(memory.window, memory.seen), _noise(memory)
-    fit(memory, arm, noise, s)
+    fit_shrunk(memory, arm, noise, s)
     prediction = memory.level + memory.unit * shrunk_prediction(memory, s)
     uncertainty = memory.width * memory.unit * math.sqrt(shrunk_variance(memory, noise, s))
     return prediction, uncertainty, prediction + uncertainty
@@ -193,11 +188,11 @@ def _score(memory: Any, arm: Any, key: Any, round: Any) -> Any:
 @jit
 def _update(memory: Any, arm: Any, reward: Any) -> None:
     for t in range(gather(memory, arm, reward)):
-        _take_in(memory, memory.early_arm[t], memory.early_x[t])
+        _learn_round(memory, memory.early_arm[t], memory.early_x[t])
 
 
 @jit
-def _take_in(memory: Any, arm: Any, x: Any) -> None:
+def _learn_round(memory: Any, arm: Any, x: Any) -> None:
     k, longest = memory.pulls.shape[0], memory.Xi.shape[0]
     if arm == NO_REWARD:
         memory.seen = 0  # the windows have a hole: they fill again one reward after the other
@@ -222,11 +217,11 @@ def _learn(memory: Any, arm: Any, x: Any) -> None:
     average, g = x, 1.0
     for b in range(k):
         if b != arm:
-            fit(memory, b, noise, s)
+            fit_shrunk(memory, b, noise, s)
             average += shrunk_prediction(memory, s)
             for i in range(s):
                 g += memory.work_G[s - 1, i]
-    fit(memory, arm, noise, memory.seen)
+    fit_shrunk(memory, arm, noise, memory.seen)
     error, h = x - shrunk_prediction(memory, s), 1.0
     for i in range(s):
         h -= memory.work_G[s - 1, i]
@@ -234,14 +229,14 @@ def _learn(memory: Any, arm: Any, x: Any) -> None:
         _choose_window(memory, x)
         S = 1 + shrunk_variance(memory, noise, s) / noise
         compare(memory, error / math.sqrt(S), plain_error(memory, arm, x))
-    doubt = 1 + h * h * memory.weight / (memory.centred * memory.squares)
-    note_pair(memory, arm, x, memory.seen, 1 / doubt)
+    s2 = 1 + h * h * memory.weight / (memory.centred * memory.squares)
+    note_pair(memory, arm, x, memory.seen, 1 / s2)
     memory.level += memory.unit * step_of_level(memory, average / k, g / k, error, h)
 
 
 @jit
 def _choose_window(memory: Any, x: Any) -> None:
-    """Add every window's error to its loss, and let the least loss decide, after `fit`.
+    """Add every window's error to its loss, and let the least loss decide, after `fit_shrunk`.
 
     After a gap windows that are not full again predict as the longest full one does.
     """

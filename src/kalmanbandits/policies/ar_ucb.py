@@ -141,11 +141,11 @@ def _score(memory: Any, arm: Any, key: Any, round: Any) -> Any:
 @jit
 def _update(memory: Any, arm: Any, reward: Any) -> None:
     for t in range(gather(memory, arm, reward)):
-        _take_in(memory, memory.early_arm[t], memory.early_x[t])
+        _learn_round(memory, memory.early_arm[t], memory.early_x[t])
 
 
 @jit
-def _take_in(memory: Any, arm: Any, x: Any) -> None:
+def _learn_round(memory: Any, arm: Any, x: Any) -> None:
     s = memory.phi.shape[0] - 1
     if arm == NO_REWARD:
         x = 0.0

@@ -79,4 +79,4 @@ def _score(memory: Any, arm: Any, key: Any, round: Any) -> Any:
     return memory.average[arm], deviation, memory.average[arm] + deviation * draw
 
 
-register_kernel("DiscountedThompson", _score, KERNELS["DiscountedUCB"].update, KERNELS["DiscountedUCB"].skip)
+register_kernel("DiscountedThompson", _score, KERNELS["DiscountedUCB"].update)

@@ -98,9 +98,4 @@ def _update(memory: Any, arm: Any, reward: Any) -> None:
     note_reward(memory, reward)
 
 
-@jit
-def _skip(memory: Any, arm: Any) -> None:
-    pass  # only rewards that came count, and age the others
-
-
-register_kernel("DiscountedUCB", _score, _update, _skip)
+register_kernel("DiscountedUCB", _score, _update)

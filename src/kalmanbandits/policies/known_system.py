@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -34,10 +34,7 @@ class KnownSystemPolicy(KnowsSystem, Policy):
     of the filter's closed loop.
     """
 
-    @property
-    def unpromised(self) -> Mapping[str, str]:
-        """Every promise: it acts on its system, whatever the rewards are."""
-        return dict.fromkeys(PROMISES, "it knows its system and trusts it")
+    unpromised: ClassVar[Mapping[str, str]] = dict.fromkeys(PROMISES, "it knows its system and trusts it")
 
     def fields(self) -> list[Field]:
         """The filter's."""

@@ -194,13 +194,13 @@ def _score(memory: Any, arm: Any, key: Any, round: Any) -> Any:
 def _update(memory: Any, arm: Any, reward: Any) -> None:
     ready = gather(memory, arm, reward)
     for t in range(ready):
-        _take_in(memory, memory.early_arm[t], memory.early_x[t])
+        _learn_round(memory, memory.early_arm[t], memory.early_x[t])
     if ready > 1 and memory.lags == 0:
         _choose_lags(memory)
 
 
 @jit
-def _take_in(memory: Any, arm: Any, x: Any) -> None:
+def _learn_round(memory: Any, arm: Any, x: Any) -> None:
     s = memory.last.shape[0]
     lags = s if memory.lags == 0 else memory.lags
     x = 0.0 if arm == NO_REWARD else min(max(x, -HUGE), HUGE)

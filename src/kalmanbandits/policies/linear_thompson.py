@@ -51,17 +51,12 @@ class LinearThompson(Policy):
     window: int = 2
     v: float = 0.3
     deterministic: ClassVar[bool] = False
+    scale_free: ClassVar[bool] = True  # as `UBSS` with its scaled bonus
+    level_free: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         window = check_window(self.window, "the number of last rewards to predict from")
         self._set(arms=check_arms(self.arms), window=window, v=positive("v", self.v))
-
-    @property
-    def scale_free(self) -> bool:
-        """As `UBSS` with its scaled bonus."""
-        return True
-
-    level_free = scale_free
 
     def _models(self) -> UBSS:
         made: UBSS = UBSS(arms=self.arms, window=self.window)

@@ -1,14 +1,25 @@
-"""Policies from a file of one's own."""
+"""Policies of one's own: those whose modules have been imported, and how a file of them is."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
+from dataclasses import is_dataclass
 from pathlib import Path
 
 from kalmanbandits.errors import InvalidArgument
+from kalmanbandits.policies.spec import Policy, Spec, is_ours
 
 OWN = "--import "  # how the modules of such files are called
+
+
+def own_policies() -> dict[str, type[Spec]]:
+    """The policies that are not the library's and whose modules have been imported, by name."""
+    return {
+        name: cls
+        for name, cls in Spec.known.items()
+        if is_dataclass(cls) and issubclass(cls, Policy) and not is_ours(cls)
+    }
 
 
 def load_own_file(path: Path, name: str | None = None) -> None:

@@ -30,18 +30,9 @@ class Random(Policy):
 
     arms: int
     deterministic: ClassVar[bool] = False
-
-    @property
-    def scale_free(self) -> bool:
-        """It does not look at rewards."""
-        return True
-
-    level_free = scale_free
-
-    @property
-    def unpromised(self) -> Mapping[str, str]:
-        """Every promise that asks for learning."""
-        return dict.fromkeys(PROMISES, "it does not learn")
+    unpromised: ClassVar[Mapping[str, str]] = dict.fromkeys(PROMISES, "it does not learn")
+    scale_free: ClassVar[bool] = True  # it does not look at rewards
+    level_free: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self._set(arms=check_arms(self.arms))
@@ -64,9 +55,4 @@ def _update(memory: Any, arm: Any, reward: Any) -> None:
     pass
 
 
-@jit
-def _skip(memory: Any, arm: Any) -> None:
-    pass
-
-
-register_kernel("Random", _score, _update, _skip)
+register_kernel("Random", _score, _update)

@@ -50,6 +50,11 @@ class Rexp3(Policy):
     batch: int = 1000
     gamma: float = 0.2
     deterministic: ClassVar[bool] = False
+    unpromised: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        PROMISES, "it keeps playing every arm, and its unit is the range of all rewards so far"
+    )
+    scale_free: ClassVar[bool] = True  # the rewards' own range is its unit
+    level_free: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self._set(
@@ -90,19 +95,6 @@ class Rexp3(Policy):
         batch = max(math.ceil(min(size, n)), 1)
         gamma = min(1.0, math.sqrt(k * math.log(k) / ((math.e - 1) * batch)))
         return cls(arms=k, batch=batch, gamma=gamma or 1.0)  # one arm: any share is the same
-
-    @property
-    def scale_free(self) -> bool:
-        """The rewards' own range is its unit."""
-        return True
-
-    level_free = scale_free
-
-    @property
-    def unpromised(self) -> Mapping[str, str]:
-        """It is made for adversarial rewards."""
-        why = "it keeps playing every arm, and its unit is the range of all rewards so far"
-        return dict.fromkeys(PROMISES, why)
 
     def fields(self) -> list[Field]:
         """Logarithms of the weights and of their sum; the range of rewards; the round of the batch."""
@@ -173,9 +165,4 @@ def _update(memory: Any, arm: Any, reward: Any) -> None:
     memory.log_sum = top + math.log(total)
 
 
-@jit
-def _skip(memory: Any, arm: Any) -> None:
-    pass  # no reward, no estimate: the weights stay
-
-
-register_kernel("Rexp3", _score, _update, _skip)
+register_kernel("Rexp3", _score, _update)

@@ -53,6 +53,4 @@ def _score(memory: Any, arm: Any, key: Any, round: Any) -> Any:
     return mean, deviation, mean + deviation * draw
 
 
-register_kernel(
-    "SlidingWindowThompson", _score, KERNELS["SlidingWindowUCB"].update, KERNELS["SlidingWindowUCB"].skip
-)
+register_kernel("SlidingWindowThompson", _score, KERNELS["SlidingWindowUCB"].update)

@@ -116,9 +116,4 @@ def _update(memory: Any, arm: Any, reward: Any) -> None:
         memory.root = math.sqrt(2 * math.log(memory.t + 1))  # for the next round, t + 1 from here
 
 
-@jit
-def _skip(memory: Any, arm: Any) -> None:
-    pass  # the window is one of rewards that came
-
-
-register_kernel("SlidingWindowUCB", _score, _update, _skip)
+register_kernel("SlidingWindowUCB", _score, _update)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from kalmanbandits.compilation import Field
-from kalmanbandits.errors import InvalidArgument, InvalidType, mapping, shown, whole
+from kalmanbandits.errors import InvalidArgument, InvalidType, mapping, nearest, shown, whole
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
 Memory = np.ndarray[Any, np.dtype[np.void]]
@@ -91,6 +90,11 @@ class Spec:
     def level_free(self) -> bool:
         """Whether adding a number to all rewards changes no choice."""
         return False
+
+    @property
+    def has_long_work(self) -> bool:
+        """Whether the policy stops now and then for work that is too long for a kernel (`attend`)."""
+        return type(self).attend is not Spec.attend
 
     @property
     def unpromised(self) -> Mapping[str, str]:
@@ -412,9 +416,3 @@ def _then_checked(own: Callable[[Spec], None]) -> Callable[[Spec], None]:
 def check_arms(arms: object) -> int:
     """The number of arms, at least one."""
     return whole("arms", arms, 1, "a policy needs something to choose from")
-
-
-def nearest(name: object, names: Collection[str]) -> str:
-    """A hint for a misspelt name."""
-    close = difflib.get_close_matches(name if isinstance(name, str) else "", names, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else f" (known: {', '.join(sorted(names))})"

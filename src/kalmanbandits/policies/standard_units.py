@@ -6,7 +6,7 @@ Models that learn from x need neither the rewards' unit nor their level: X and a
 keep moving, since the first rewards may say nothing about the rest; x is what it was when it came, so rounds
 of a unit since corrected weigh a little wrongly among many, and no more. How the level moves is the policy's
 to say: a model with an intercept lets it follow the mean (`follow_mean`); one without needs to know what arms
-pay that are not chosen (`learning.level`).
+pay that are not chosen (`learning.centre`).
 
 An implausible reward counts as missing: one that lies further from the level than max(6, √n) units, that is,
 whose square exceeds all that came before together. The second one like it (up to four times as far) on the

@@ -13,8 +13,8 @@ import numpy as np
 from kalmanbandits.compilation import Field, jit
 from kalmanbandits.errors import InvalidArgument, one_of, positive, probability, shown
 from kalmanbandits.filtering.kalman import correct, dot, quadratic
+from kalmanbandits.learning.centre import centre_fields, start_centre, step_of_level
 from kalmanbandits.learning.codes import check_window, shift
-from kalmanbandits.learning.level import centre_fields, start_centre, step_of_level
 from kalmanbandits.learning.ridge import staleness
 from kalmanbandits.policies.adaptive_ubss import AUTO, AdaptiveUBSS
 from kalmanbandits.policies.arm_levels import (
@@ -47,7 +47,7 @@ class UBSS(Policy):
     been updated is tried first; the first rounds are random. The widths, by `bonus`:
 
     * `"scaled"`, the default: σ̂ √(2 log(1/δ_e)), σ̂ the running root-mean-square one-step error. It works in
-      standard units (`standard_units`) around an estimated level (`learning.level`), so multiplying all
+      standard units (`standard_units`) around an estimated level (`learning.centre`), so multiplying all
       rewards by a number or adding one changes no choice. Where the last rewards predict nothing, as with
       rewards of 0 and 1, it acts on the arms' own levels (`arm_levels`). After n visits of a code without an
       arm, the variance of that arm there is multiplied by 1 + (n/200)²: no arm is abandoned for ever.
@@ -308,11 +308,11 @@ def _score(memory: Any, arm: Any, key: Any, round: Any) -> Any:
 @jit
 def _update(memory: Any, arm: Any, reward: Any) -> None:
     for t in range(gather(memory, arm, reward)):
-        _take_in(memory, memory.early_arm[t], memory.early_x[t])
+        _learn_round(memory, memory.early_arm[t], memory.early_x[t])
 
 
 @jit
-def _take_in(memory: Any, arm: Any, x: Any) -> None:
+def _learn_round(memory: Any, arm: Any, x: Any) -> None:
     s = memory.Xi.shape[0]
     if arm == NO_REWARD:
         memory.seen = 0  # the window has a hole: gather s new rewards, keep the models
@@ -348,8 +348,8 @@ def _learn(memory: Any, c: Any, arm: Any, x: Any) -> None:
     old = staleness(memory.visits[c] - memory.last[c, arm])
     for i in range(s):
         D[i] *= old
-    doubt = 1 + h * h * memory.weight / (n * memory.squares)  # Var(level)/σ̂² = 1/(nσ̂²)
-    error, S = correct(G, U, D, Xi, doubt, x, memory.gain)
+    s2 = 1 + h * h * memory.weight / (n * memory.squares)  # in units of σ̂²: Var(level) = 1/n
+    error, S = correct(G, U, D, Xi, s2, x, memory.gain)
     memory.visits[c] += 1
     memory.last[c, arm] = memory.visits[c]
     if memory.N[c, arm] > 0 and memory.v[arm] > 0:

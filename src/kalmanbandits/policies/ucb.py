@@ -77,9 +77,4 @@ def _update(memory: Any, arm: Any, reward: Any) -> None:
     memory.root = math.sqrt(2 * math.log(memory.n + 1))  # for the next round, t = n + 1
 
 
-@jit
-def _skip(memory: Any, arm: Any) -> None:
-    pass  # a reward that never came says nothing about a mean
-
-
-register_kernel("UCB", _score, _update, _skip)
+register_kernel("UCB", _score, _update)

@@ -58,6 +58,11 @@ KNOWN = 1  # in a script of rounds: its reward has come
 
 
 @jit
+def no_change(memory: Any, arm: Any) -> None:
+    """`skip` of a policy that learns nothing from a round without a reward."""
+
+
+@jit
 def see_nothing(memory: Any, means: Any, key: Any, round: Any) -> None:
     """`peek` of every policy: only oracles see the means."""
 
@@ -72,7 +77,7 @@ def register_kernel(
     name: str,
     score: Score,
     update: Update,
-    skip: Skip,
+    skip: Skip = no_change,
     peek: Peek = see_nothing,
     due: Ask = never,
     first_of_tied: Ask = never,
@@ -88,8 +93,8 @@ def register_kernel(
         arm with the largest index is played; NaN stands for a prediction that is not made.
     update : callable
         `update(memory, arm, reward)` learns from the reward of the arm that was played.
-    skip : callable
-        `skip(memory, arm)` passes over a round whose reward never came.
+    skip : callable, optional
+        `skip(memory, arm)` passes over a round whose reward never came; by default nothing changes.
     peek : callable, optional
         `peek(memory, means, key, round)` shows an oracle the mean reward of every arm, shape (arms,).
     due : callable, optional

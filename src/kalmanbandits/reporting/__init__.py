@@ -1,4 +1,8 @@
-"""From results to something to look at: a figure, a table, and one page that holds everything."""
+"""From results to something to look at: a figure, a table, and one page that holds everything.
+
+The modules here make any figure and any page: style, drawing, HTML, charts, tables, files. `study` makes the
+report of a study with them and `paper` what that of the paper has besides; `backtesting` makes its own.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kalmanbandits.reporting.paper.data import PaperData
-    from kalmanbandits.reporting.summary import Summary
+    from kalmanbandits.reporting.study.summary import Summary
     from kalmanbandits.studies import Results
 
 __all__ = ["write_report"]
@@ -38,10 +42,11 @@ def write_report(results: Results, folder: str | PathLike[str]) -> list[Path]:
     from kalmanbandits.errors import file_path, instance, one_of
     from kalmanbandits.reporting import drawing
     from kalmanbandits.reporting.files import written_together
-    from kalmanbandits.reporting.overview import overview_figure
-    from kalmanbandits.reporting.page import write_page
     from kalmanbandits.reporting.paper.figure import paper_figure
-    from kalmanbandits.reporting.summary import summarise, write_csv
+    from kalmanbandits.reporting.paper.section import figure_note, verdict_section
+    from kalmanbandits.reporting.study.overview import overview_figure
+    from kalmanbandits.reporting.study.page import write_page
+    from kalmanbandits.reporting.study.summary import TABLE_MARK, summarise, write_csv
     from kalmanbandits.studies import Results
 
     instance("results", results, Results, "Results.open(folder) makes one")
@@ -50,9 +55,10 @@ def write_report(results: Results, folder: str | PathLike[str]) -> list[Path]:
     one_of("[report] figure", kind, ("overview", "paper"))
     summary = summarise(results)
     data = _paper(summary) if kind == "paper" else None
-    with drawing.usual_settings(), written_together(place, FILES) as aside:
+    with drawing.usual_settings(), written_together(place, FILES, TABLE_MARK) as aside:
         png, _ = overview_figure(summary, aside) if data is None else paper_figure(data, aside)
-        write_page(summary, results.manifest, data, png, aside / "report.html")
+        extra = () if data is None else (verdict_section(data), figure_note(data))
+        write_page(summary, results.manifest, png, aside / "report.html", *extra)
         write_csv(summary, aside / "summary.csv")
     return [place / name for name in FILES]
 

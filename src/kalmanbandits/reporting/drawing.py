@@ -22,7 +22,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from kalmanbandits.errors import Array
 from kalmanbandits.reporting.files import MARK
-from kalmanbandits.reporting.style import Look, number
+from kalmanbandits.reporting.style import Look, parameter_text
 from kalmanbandits.statistics.intervals import Interval
 
 DPI = 110
@@ -74,17 +74,6 @@ def marker_path(marker: str, size: float = 7.5) -> str:
     return "".join(parts)
 
 
-def evenly(places: range, at_most: int) -> list[int]:
-    """At most so many of the places, the ends among them.
-
-    >>> evenly(range(9), 3)
-    [0, 4, 8]
-    """
-    if len(places) <= at_most:
-        return list(places)
-    return sorted({round(i * (len(places) - 1) / (at_most - 1)) for i in range(at_most)})
-
-
 def legend_below(axes: Axes, handles: Sequence[Artist], down: float, title: str | None = None) -> None:
     """A legend of two columns under the axes, `down` (a negative number) of their height."""
     axes.legend(
@@ -134,36 +123,13 @@ def points(axes: Axes, x: Array, interval: Interval, look: Look, label: str) -> 
     )  # fmt: skip
 
 
-def limits(intervals: Sequence[Interval]) -> tuple[float, float]:
-    """The finite range of some intervals, a little widened."""
-    ends = np.concatenate([np.ravel([i.value, i.low, i.high]) for i in intervals])
-    ends = ends[np.isfinite(ends)]
-    if ends.size == 0:
-        return -1.0, 1.0
-    room = 0.05 * max(float(np.ptp(ends)), 1e-9)
-    return float(ends.min()) - room, float(ends.max()) + room
-
-
-def above_zero(interval: Interval) -> Interval:
-    """An interval with its lower end kept above 0, for a log scale."""
-    low = np.maximum(interval.low, 1e-3 * np.abs(interval.value))
-    return Interval(interval.value, low, interval.high, interval.runs)
-
-
-def angles(axes: Axes, theta: Array, *, labels: bool = True) -> None:
-    """An axis of angles from 0 to 2π, ticks at multiples of π/4."""
-    angle_ticks(axes)
-    axes.set_xlim(float(theta[0]), float(theta[-1]))
-    axes.tick_params(labelbottom=labels)
-
-
 def angle_ticks(axes: Axes) -> None:
     """Ticks at multiples of π/4, as far as the axis reaches; of π where it reaches far."""
     low, high = axes.get_xlim()
     step = math.pi / 4 if high - low <= 2.6 * math.pi else math.pi * math.ceil((high - low) / 10)
     ticks = [i * step for i in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
     if len(ticks) > 1:  # else the usual ones say more
-        axes.set_xticks(ticks, [number(tick) for tick in ticks])
+        axes.set_xticks(ticks, [parameter_text(tick) for tick in ticks])
 
 
 def plain_log(axes: Axes) -> None:

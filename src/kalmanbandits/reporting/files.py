@@ -9,13 +9,12 @@ from pathlib import Path
 
 from kalmanbandits.durability import beginning, flush_folder
 from kalmanbandits.errors import StoreRefused
-from kalmanbandits.reporting.summary import TABLE_MARK
 
 MARK = "kalmanbandits"  # stands near the beginning of figures and pages
 LOOKED_AT = 8192  # bytes in which it must stand
 
 
-def check_ours(folder: Path, names: Sequence[str], table: str = TABLE_MARK) -> None:
+def check_ours(folder: Path, names: Sequence[str], table: str) -> None:
     """Refuse to write over a file that no report has written; `table` is what stands in its tables."""
     for name in names:
         path = folder / name
@@ -29,8 +28,8 @@ def check_ours(folder: Path, names: Sequence[str], table: str = TABLE_MARK) -> N
 
 
 @contextmanager
-def written_together(folder: Path, names: Sequence[str], table: str = TABLE_MARK) -> Iterator[Path]:
-    """A folder to write the files of a report into; they are moved to `folder` when all of them are whole.
+def written_together(folder: Path, names: Sequence[str], table: str) -> Iterator[Path]:
+    """A folder to write the files of a report into; they are moved to `folder` when all of them are written.
 
     A full disk, an error or a Ctrl-C leaves what was there before, and nothing else.
     """

@@ -20,14 +20,8 @@ _MORE = (
 )  # fmt: skip
 COLOURS = (VERMILION, GREEN, BLUE, ORANGE, PURPLE, SKY, BLACK, YELLOW, GREY, *_MORE)
 
-DASHES = {"-": "solid", "--": "dash", ":": "dot", "-.": "dashdot"}  # matplotlib's names, and words for them
-STROKES = {"-": "", "--": "6 3", ":": "2 3", "-.": "7 3 2 3"}  # and those of SVG
-MARKERS = {
-    "o": "circle", "s": "square", "^": "triangle-up", "D": "diamond", "v": "triangle-down", "X": "x",
-    "P": "cross", "*": "star", "<": "triangle-left", ">": "triangle-right", "p": "pentagon", "h": "hexagon",
-    "d": "diamond-tall", "8": "octagon", "H": "hexagon2", "x": "x-thin", "+": "cross-thin", "1": "y-down",
-    "2": "y-up", "3": "y-left",
-}  # fmt: skip
+STROKES = {"-": "", "--": "6 3", ":": "2 3", "-.": "7 3 2 3"}  # matplotlib's line styles, and SVG's
+MARKERS = ("o", "s", "^", "D", "v", "X", "P", "*", "<", ">", "p", "h", "d", "8", "H", "x", "+", "1", "2", "3")
 OPEN = "x+123"  # markers that are lines without an inside
 
 PARAMETERS = {"theta": "θ"}
@@ -69,9 +63,9 @@ def looks(policies: Sequence[str]) -> dict[str, Look]:
     given = {name: _KNOWN[name] for name in policies if name in _KNOWN}
     colours, markers = (
         [each for each in all_ if each not in {getattr(look, part) for look in given.values()}]
-        for part, all_ in (("colour", COLOURS), ("marker", tuple(MARKERS)))
+        for part, all_ in (("colour", COLOURS), ("marker", MARKERS))
     )
-    lines = tuple(DASHES)
+    lines = tuple(STROKES)
     others = [name for name in policies if name not in _KNOWN]
     single = min(len(colours), len(markers))
     for i, name in enumerate(others[:single]):
@@ -81,14 +75,10 @@ def looks(policies: Sequence[str]) -> dict[str, Look]:
         Look(colour, line, marker)
         for shift in range(len(MARKERS))
         for line in lines[::-1]
-        for colour, marker in zip(COLOURS, _turned(tuple(MARKERS), shift + 1), strict=True)
+        for colour, marker in zip(COLOURS, MARKERS[shift + 1 :] + MARKERS[: shift + 1], strict=True)
     )
     given |= dict(zip(others[single:], (look for look in combined if look not in taken), strict=False))
     return {name: given.get(name, Look(BLACK)) for name in policies}
-
-
-def _turned(items: tuple[str, ...], by: int) -> tuple[str, ...]:
-    return items[by:] + items[:by]
 
 
 def parameter_label(name: str) -> str:
@@ -100,11 +90,11 @@ def parameter_label(name: str) -> str:
     return PARAMETERS.get(name, name.replace("_", " "))
 
 
-def number(value: object) -> str:
+def parameter_text(value: object) -> str:
     """A parameter's value, as short as it can be read; multiples of π/64 are written as such.
 
-    >>> number(1.9634954084936207), number(0.25), number(6.283185307179586), number(3)
-    ('5π/8', '0.25', '2π', '3')
+    >>> [parameter_text(value) for value in (1.9634954084936207, 0.25, 6.283185307179586, 3)]
+    ['5π/8', '0.25', '2π', '3']
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return str(value)

@@ -108,10 +108,5 @@ def _update(memory: Any, arm: Any, reward: Any) -> None:
     pass  # an oracle learns by `peek`
 
 
-@jit
-def _skip(memory: Any, arm: Any) -> None:
-    pass
-
-
-register_kernel("Clairvoyant", _know, _update, _skip, _see)
-register_kernel("FullInformation", _believe, _update, _skip, _see_every_arm)
+register_kernel("Clairvoyant", _know, _update, peek=_see)
+register_kernel("FullInformation", _believe, _update, peek=_see_every_arm)

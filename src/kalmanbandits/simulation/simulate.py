@@ -73,7 +73,7 @@ def simulate(
         Of the CPU; by default as many as it has cores.
     progress
         `progress(done, total)` is called now and then from the calling thread, in rounds times policies. If
-        it has a method `stage(text)`, that hears of compilation: see `simulation.progress.Progress`.
+        it has a method `stage(text)`, that is called around compilation: see `simulation.progress.Progress`.
     backend
         `"cpu"`, or `"gpu"` for all NVIDIA GPUs of the machine: the same choices, and sums that differ by
         rounding alone.
@@ -213,7 +213,7 @@ def _batch(
     points: Counts,
     trace: bool,
 ) -> Batch:
-    specs = _check_policies(policies, system)
+    specs = check_policies(policies, system.arms)
     return Batch(system, tuple(policies), specs, rounds, runs, seed, points, trace)
 
 
@@ -265,16 +265,21 @@ def check_checkpoints(checkpoints: int | Sequence[int], rounds: int) -> Counts:
     return points if points[-1] == rounds else np.append(points, rounds)
 
 
-def _check_policies(policies: Mapping[str, Spec], system: LinearGaussianSystem | Replay) -> tuple[Spec, ...]:
+def check_policies(
+    policies: object, arms: int, of: str = "the system", kind: type[Spec] = Spec
+) -> tuple[Spec, ...]:
+    """Policies by name, at least one, each a `kind` with so many arms, as `of` has."""
     if not isinstance(policies, Mapping) or not policies:
         raise InvalidType(
-            f'policies must be a dictionary such as {{"UCB": UCB(arms=2)}}, got {shown(policies)}'
+            f'policies must be a dictionary such as {{"UCB": UCB(arms={arms})}}, got {shown(policies)}'
         )
     for name, spec in policies.items():
-        if not isinstance(name, str) or not isinstance(spec, Spec):
-            raise InvalidType(f"policies must map names to policies, got {shown(name)}: {shown(spec)}")
-        if spec.arms != system.arms:
-            raise InvalidArgument(
-                f"policies[{name!r}] must have {system.arms} arms as the system has, got {spec.arms}"
+        if not isinstance(name, str) or not isinstance(spec, kind):
+            oracle = isinstance(name, str) and isinstance(spec, Spec)
+            way = "an oracle needs the hidden state" if oracle else f"such as 'UCB': UCB(arms={arms})"
+            raise InvalidType(
+                f"policies must map names to policies, got {shown(name)}: {shown(spec)} ({way})"
             )
+        if spec.arms != arms:
+            raise InvalidArgument(f"policies[{name!r}] must have {arms} arms as {of} has, got {spec.arms}")
     return tuple(policies.values())

@@ -1,1 +1,1 @@
-"""How sure a number is: intervals over independent runs, and over rounds that depend on each other."""
+"""Uncertainty of results: intervals over independent runs, and over rounds that depend on each other."""

@@ -1,4 +1,4 @@
-"""What a comparison says and how surely: intervals, paired differences, gains and ranks.
+"""What a comparison shows, and how certain that is: intervals, paired differences, gains and ranks.
 
 Pure functions on arrays whose last axis is the run. Runs are independent of each other; within a run all
 policies meet the same state and the same noise, so policies are compared run by run: what they share cancels.
@@ -8,7 +8,7 @@ Every interval is one of 95 %, for one comparison at a time: one in twenty misse
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,14 +96,28 @@ def percent_gain(ours: ArrayLike, other: ArrayLike, level: float = LEVEL) -> Int
     '50.0 [50.0, 50.0]'
     """
     x, y = _pair(ours, other)
-    top, bottom = np.broadcast_arrays(x.mean(axis=-1), y.mean(axis=-1))
+
+    def error(ratio: Array, scale: Array) -> Array:
+        return _standard_error((x - ratio[..., None] * y) / scale[..., None])
+
+    return gain_around(x.mean(axis=-1), y.mean(axis=-1), error, x.shape[-1], level)
+
+
+def gain_around(
+    ours: ArrayLike,
+    other: ArrayLike,
+    error: Callable[[Array, Array], Array],
+    runs: int,
+    level: float = LEVEL,
+) -> Interval:
+    """The interval of `percent_gain` from the means x̄ and ȳ; `error(r, ȳ)` is the standard error of r."""
+    top, bottom = np.broadcast_arrays(np.asarray(ours), np.asarray(other))
     defined = bottom > 0
     scale = np.where(defined, bottom, 1.0)
     ratio = np.where(defined, top / scale, math.nan)
-    error = np.where(defined, _standard_error((x - ratio[..., None] * y) / scale[..., None]), math.inf)
-    interval = around(100 * (1 - ratio), 100 * error, x.shape[-1], level)
-    low = np.where(defined, interval.low, -math.inf)
-    return Interval(interval.value, low, np.where(defined, interval.high, math.inf), interval.runs)
+    found = around(100 * (1 - ratio), 100 * error(ratio, scale), runs, level)
+    low, high = np.where(defined, found.low, -math.inf), np.where(defined, found.high, math.inf)
+    return Interval(found.value, low, high, runs)
 
 
 def is_better(samples: ArrayLike, level: float = LEVEL) -> Truth:
@@ -140,23 +154,6 @@ def over_time(regret: ArrayLike, checkpoints: ArrayLike, level: float = LEVEL) -
     """
     rounds = np.asarray(checkpoints, dtype=np.float64)
     return mean(np.swapaxes(np.asarray(regret, dtype=np.float64) / rounds, -1, -2), level)
-
-
-def along(
-    parameter: Sequence[float], samples: Sequence[ArrayLike], level: float = LEVEL
-) -> tuple[Array, Interval]:
-    """The mean of each cell of a sweep against its parameter, in rising order of the parameter.
-
-    Shapes: (cells,), cells arrays (…, runs) → (cells,), interval (…, cells).
-
-    >>> at, interval = along([2.0, 1.0], [[5.0, 7.0], [1.0, 3.0]])
-    >>> at.tolist(), interval.value.tolist()
-    ([1.0, 2.0], [2.0, 6.0])
-    """
-    values = np.asarray(parameter, dtype=np.float64)
-    order = np.argsort(values, kind="stable")
-    stacked = np.stack([np.asarray(samples[place], dtype=np.float64) for place in order], axis=-2)
-    return values[order], mean(stacked, level)
 
 
 def stack(intervals: Sequence[Interval]) -> Interval:

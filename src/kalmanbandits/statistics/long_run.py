@@ -1,4 +1,4 @@
-"""How sure the mean of dependent rounds is: intervals from the long-run variance.
+"""Intervals for the mean of dependent rounds, from the long-run variance.
 
     √T(x̄ − μ) → N(0, ω²),   ω² = Σ_k Cov(x_t, x_{t+k})
 
@@ -8,11 +8,11 @@ spectrum there, so that with B of them Student's t applies:
     Y_j = √(2/T) Σ_t x_t cos(πj(t − ½)/T),   ω̂² = (1/B Σ_j Y_j²)/r,   x̄ ± t_B ω̂/√T
 
 (equal-weighted cosine estimator: Müller 2004; Lazarus, Lewis, Stock and Watson 2018). B and the correction r
-follow the memory of the series: an autoregression (Burg; order by Akaike's criterion) gives a spectrum f, and
+depend on the memory of the series: an autoregression (Burg; order by Akaike's criterion) gives a spectrum f,
 
     r(B) = 1/B Σ_{j≤B} f(πj/T)/f(0),   B the most with r ≥ 0.8, between 4 and 0.4 T^{2/3},   ¼ ≤ r ≤ 1
 
-A series that remembers long has few frequencies on which f is flat: B is small, t_B large, and the interval
+A series with long memory has few frequencies on which f is flat: B is small, t_B large, and the interval
 wide, as it should be. `docs/intervals.md` has the coverage measured.
 """
 

@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from kalmanbandits.errors import Array, InvalidArgument
-from kalmanbandits.statistics.intervals import LEVEL, Interval, around
+from kalmanbandits.statistics.intervals import LEVEL, Interval, around, gain_around
 
 Place = int | slice | np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
@@ -153,14 +153,11 @@ class Moments:
         Interval
             NaN with infinite ends where the mean of `other` is not positive.
         """
-        bottom = self.mean[other]
-        defined = bottom > 0
-        scale = np.where(defined, bottom, 1.0)
-        ratio = np.where(defined, self.mean[ours] / scale, np.nan)
-        error = self._error(self._spread(ours, other, ratio)) / scale
-        found = around(100 * (1 - ratio), 100 * error, self.runs, level)
-        low, high = np.where(defined, found.low, -np.inf), np.where(defined, found.high, np.inf)
-        return Interval(found.value, low, high, self.runs)
+
+        def error(ratio: Array, scale: Array) -> Array:
+            return self._error(self._spread(ours, other, ratio)) / scale
+
+        return gain_around(self.mean[ours], self.mean[other], error, self.runs, level)
 
     def _spread(self, i: Place, j: Place, ratio: Array | float = 1.0) -> Array:
         """The variance of x_i − ratio · x_j."""

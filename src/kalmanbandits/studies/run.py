@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from kalmanbandits.errors import (
     InvalidArgument,
-    InvalidType,
     file_path,
     function,
     instance,
@@ -132,7 +131,7 @@ def run_study(
     resume
         False starts from scratch.
     progress
-        `progress(done, total)` is called about ten times a second from the calling thread, in rounds times
+        `progress(done, total)` is called about ten times per second from the calling thread, in rounds times
         policies; the first call says what was there already.
     backend
         "cpu", or "gpu" for an NVIDIA GPU: see `simulate`.
@@ -187,8 +186,7 @@ def run_study(
 
 def _check_cluster(client: Client | None, shared_folder: bool, jobs: int | None) -> None:
     """What is said of a cluster, before the folder is touched."""
-    if not isinstance(shared_folder, bool):
-        raise InvalidType(f"shared_folder must be True or False, got {shown(shared_folder)}")
+    truth("shared_folder", shared_folder)
     if client is None:
         if shared_folder:
             raise InvalidArgument("shared_folder must be False without a client, got True")

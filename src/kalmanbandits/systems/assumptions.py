@@ -266,7 +266,9 @@ def _dominance(system: LinearGaussianSystem) -> Assumption:
             "." if as_printed else ", yet one round of another arm from P_ā already rises above it."
         )
     if system.is_stationary:
-        radius = max(properties.spectral_radius(_error_dynamics(system, c)) for c in system.actions)
+        Γ, Q, s2, P = system.transition, system.process_noise, system.noise_variance, system.common_bound
+        loops = [properties.closed_loop(Γ, c, Q, s2, P)[0] for c in system.actions]
+        radius = max(map(properties.spectral_radius, loops))
         figures.append(("max ρ(Γ−ΓL_ac_a')", radius))
         sentence += " With P̄ = Σ every gain is stable, whatever the order of the arms."
     else:
@@ -313,10 +315,3 @@ def _largest_excess(system: LinearGaussianSystem, action: Array, P: Array) -> fl
     after = properties.riccati_map(system.transition, action, system.process_noise, system.noise_variance, P)
     sd = np.sqrt(np.where(np.diag(P) > 0, np.diag(P), 1.0))
     return float(np.linalg.eigvalsh((after - P) / sd / sd[:, None])[-1])
-
-
-def _error_dynamics(system: LinearGaussianSystem, action: Array) -> Array:
-    """Γ − ΓLc' for the gain that P̄ = Σ gives."""
-    P = system.common_bound
-    gain = system.transition @ P @ action / (action @ P @ action + system.noise_variance)
-    return np.asarray(system.transition - np.outer(gain, action))

@@ -121,8 +121,8 @@ class LinearGaussianSystem:
         deviation = float((np.abs(self.actions) @ np.sqrt(np.diag(self.initial_covariance))).max())
         if deviation > LARGEST:
             raise InvalidArgument(
-                f"actions must give rewards of standard deviation at most {LARGEST:g}, got {deviation:g} "
-                "at the start (take a larger unit)"
+                f"actions must give rewards of a standard deviation of at most {LARGEST:g}, got "
+                f"{deviation:g} at the start (take a larger unit)"
             )
 
     @property
@@ -232,9 +232,14 @@ class LinearGaussianSystem:
             Lists and floats: transition, actions, process_noise, noise_variance, initial_mean,
             initial_covariance.
         """
-        from kalmanbandits.systems.documents import to_dict
-
-        return to_dict(self)
+        return {
+            "transition": self.transition.tolist(),
+            "actions": self.actions.tolist(),
+            "process_noise": self.process_noise.tolist(),
+            "noise_variance": self.noise_variance,
+            "initial_mean": self.initial_mean.tolist(),
+            "initial_covariance": self.initial_covariance.tolist(),
+        }
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> LinearGaussianSystem:
@@ -262,9 +267,9 @@ class LinearGaussianSystem:
         str
             TOML text.
         """
-        from kalmanbandits.systems.documents import to_toml
+        import tomli_w
 
-        return to_toml(self)
+        return tomli_w.dumps(self.to_dict())
 
     @classmethod
     def from_toml(cls, source: str | PathLike[str]) -> LinearGaussianSystem:

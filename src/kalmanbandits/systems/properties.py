@@ -8,6 +8,7 @@ nothing depends on the unit in which a state is written.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -82,8 +83,8 @@ def spectral_radius(transition: Array) -> float:
 def powers_vanish(transition: Array) -> bool:
     """Whether Γⁿ → 0, that is ρ(Γ) < 1, decided on Γ^(2^40) and not on eigenvalues.
 
-    The eigenvalues of a defective matrix (the paper's own Γ is one) are only good to √ε; powers are not
-    so touchy. A radius within 1e-12 of 1 counts as 1.
+    The eigenvalues of a defective matrix (the paper's own Γ is one) are only good to √ε; powers are less
+    sensitive. A radius within 1e-12 of 1 counts as 1.
 
     >>> powers_vanish(np.array([[0.9, 100.0], [0.0, 0.9]])), powers_vanish(np.eye(2))
     (True, False)
@@ -139,7 +140,7 @@ def riccati_map(transition: Array, action: Array, noise: Array, noise_variance: 
     >>> riccati_map(np.eye(1), np.ones(1), np.eye(1), 1.0, np.eye(1))
     array([[1.5]])
     """
-    F, N = _closed_loop(transition, action, noise, noise_variance, P)
+    F, N = closed_loop(transition, action, noise, noise_variance, P)
     return np.asarray(F @ P @ F.T + N)
 
 
@@ -167,11 +168,19 @@ def steady_state_covariance(transition: Array, action: Array, noise: Array, nois
         P = _run_until_stabilising(transition, action, noise, noise_variance)
     if P is None:
         return np.full_like(transition, math.nan)
+    return newton_covariance(lambda P: closed_loop(transition, action, noise, noise_variance, P), P)
+
+
+def newton_covariance(loop: Callable[[Array], tuple[Array, Array]], P: Array) -> Array:
+    """Newton's method (Hewer) for the steady state of a Kalman filter, from a P whose gain stabilises.
+
+    P ← F P F' + N solved for P,   (F, N) = `loop`(P): Γ − ΓLC and the noise that drives it
+    """
     last = math.inf
     for _ in range(100):
-        F, N = _closed_loop(transition, action, noise, noise_variance, P)
+        F, N = loop(P)
         if not np.isfinite(F).all():  # beyond the range of floats
-            return np.full_like(transition, math.nan)
+            return np.full_like(P, math.nan)
         if not powers_vanish(F):  # a mode on the unit circle without noise: P has all but reached its limit
             return P
         better = lyapunov(F, N)
@@ -243,7 +252,7 @@ def _balanced(transition: Array) -> tuple[Array, Array]:
     return np.asarray(balanced, float), np.asarray(scale, float)
 
 
-def _closed_loop(
+def closed_loop(
     transition: Array, action: Array, noise: Array, noise_variance: float, P: Array
 ) -> tuple[Array, Array]:
     """F = Γ − ΓLc' and the noise it is driven by, Q + σ²ΓLL'Γ', for the gain that P gives."""
@@ -263,7 +272,7 @@ def _run_until_stabilising(
         for t in range(1, 2**13 + 1):
             last, P = P, riccati_map(transition, action, noise, noise_variance, P)
             if t & (t - 1) == 0 and powers_vanish(
-                _closed_loop(transition, action, noise, noise_variance, P)[0]
+                closed_loop(transition, action, noise, noise_variance, P)[0]
             ):
                 return P
         if float(np.abs(P - last).max()) <= 1e-12 * float(np.abs(P).max()):

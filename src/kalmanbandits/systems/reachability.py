@@ -43,7 +43,7 @@ def unseen_radius(transition: Array, action: Array) -> float:
     >>> unseen_radius(np.diag([1.0, 0.5]), np.array([0.0, 1.0]))
     1.0
     """
-    # Seeing is being driven, transposed.
+    # Observability is the controllability of the transposed system.
     _, unseen, scaled = _split(transition.T, np.outer(action, action))
     if unseen.shape[1] == 0:
         return 0.0

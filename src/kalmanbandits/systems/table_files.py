@@ -40,7 +40,7 @@ DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
 OTHERS = {"|": "bar", ":": "colon", " ": "space"}  # seen in files, and not taken for a delimiter
 PARQUET, FEATHER, OLD_FEATHER, ZIP, GZIP = b"PAR1", b"ARROW1", b"FEA1", b"PK\x03\x04", b"\x1f\x8b"
 THOUSANDS = re.compile(r"[+-]?\d{1,3},\d{3}")
-SAMPLE = 20  # lines by which the delimiter is told
+SAMPLE = 20  # lines from which the delimiter is guessed
 
 Series = Sequence[tuple[str, Any]]  # names and cells of columns
 

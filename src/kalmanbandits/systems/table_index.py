@@ -22,7 +22,7 @@ FORMATS = (
     "%d/%m/%Y %H:%M", "%d.%m.%Y", "%d.%m.%Y %H:%M", "%d-%b-%Y", "%d %b %Y", "%b %d %Y", "%b %d, %Y", "%b %Y",
     "%B %Y",
 )  # fmt: skip
-TELLING = frozenset({
+INDEX_NAMES = frozenset({
     "index", "id", "row", "round", "step", "t", "time", "timestamp", "date", "datetime", "day", "week",
     "month", "quarter", "year", "hour", "minute", "period", "when", "epoch",
     "unnamed: 0",  # pandas' name for a column without one

@@ -14,7 +14,7 @@ import numpy as np
 
 from kalmanbandits.errors import LARGEST, Array, InvalidArgument, floats
 from kalmanbandits.systems.table_index import (
-    TELLING,
+    INDEX_NAMES,
     Index,
     TableError,
     from_numbers,
@@ -153,9 +153,9 @@ def numbered(columns: int) -> tuple[str, ...]:
 def choose(name: str, names: Sequence[str], wanted: Wanted, first_cell: Any, unnamed: bool = False) -> Places:
     """Which columns are arms, and which one the index is.
 
-    `first_cell(j)` gives a column's first cell, `unnamed` says that the first column has no name. Without an
-    index asked for, the first column of dates is one, or the first column if its name tells so; an `index` of
-    "" means none. A column that is named in `columns` is an arm.
+    `first_cell(j)` gives a column's first cell, `unnamed` says that the first column has no name. Where no
+    index is asked for, it is the first column of dates, or the first column if it has a name such as `time`;
+    an `index` of "" means none. A column that is named in `columns` is an arm.
     """
     for column in (*(wanted.columns or ()), *(wanted.drop or ())):
         _known(name, names, column)
@@ -172,8 +172,8 @@ def choose(name: str, names: Sequence[str], wanted: Wanted, first_cell: Any, unn
     elif wanted.when is None:
         free = [j for j in left if wanted.columns is None or names[j] not in wanted.columns]
         dated = (j for j in free if looks_like_date(first_cell(j)))
-        telling = (j for j in free[:1] if j == 0 and (unnamed or names[0].strip().lower() in TELLING))
-        place = next(dated, next(telling, None))
+        named = (j for j in free[:1] if j == 0 and (unnamed or names[0].strip().lower() in INDEX_NAMES))
+        place = next(dated, next(named, None))
     if wanted.columns is not None:
         return Places([listed.index(column) for column in wanted.columns], place, bool(wanted.when))
     return Places([j for j in left if j != place], place, bool(wanted.when))

@@ -1,4 +1,4 @@
-"""What every policy must do, checked on a policy: one function a promise, and `check_policy` for all.
+"""What every policy must do, checked on a policy: one function per promise, and `check_policy` for all.
 
 batch equals online, gaps included · resume equals uninterrupted · bad input changes nothing ·
 only available arms · a missing reward does no harm · a constant reward does no harm ·
@@ -117,7 +117,7 @@ def batch_equals_online(policy: Policy) -> None:
 
 
 def gaps_are_alike_in_batch_and_online(policy: Policy) -> None:
-    """On a table with missing cells `Agent`, told to skip them, makes the choices that `simulate` makes."""
+    """On a table with missing cells `Agent`, which skips them, makes the choices that `simulate` makes."""
     table = _rewards(policy)
     if policy.arms < 2:
         return
@@ -219,8 +219,8 @@ def equal_arms_are_treated_equally(policy: Policy) -> None:
     scores, others = np.zeros((k, 3)), np.zeros((k, 3))
     score_once(memory, scores, stream_key(0), ROUNDS)
     score_once(renamed, others, stream_key(0), ROUNDS)
-    told = slice(None) if policy.deterministic else slice(2)  # the index may hold a draw for the arm
-    same = np.allclose(others[swap][:, told], scores[:, told], rtol=policy.rounding, equal_nan=True)
+    compared = slice(None) if policy.deterministic else slice(2)  # the index may hold a draw for the arm
+    same = np.allclose(others[swap][:, compared], scores[:, compared], rtol=policy.rounding, equal_nan=True)
     require(same, policy, "arms differ by their number")
 
 

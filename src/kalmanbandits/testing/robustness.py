@@ -36,7 +36,7 @@ def _promises(policy: Policy, promise: str) -> bool:
 
 
 def _means(policy: Policy) -> Table:
-    """Arms that pay 0, 1, 2, … in the mean, in an order of no meaning, in every round: (rounds, arms)."""
+    """Arms that pay 0, 1, 2, … on average, in an arbitrary order, the same in every round: (rounds, arms)."""
     order = np.random.default_rng(11).permutation(policy.arms)
     return np.tile(order.astype(np.float64), (ROUNDS, 1))
 

@@ -32,8 +32,8 @@ KNOWING = {"KalmanGreedy": KalmanGreedy, "KalmanUCB": KalmanUCB, "KalmanLookahea
 class Bracket:
     """Regret per round: nobody loses less than `floor`; `best`, who knows the system, loses `ceiling`.
 
-    `foresight` is what look-ahead saves against greedy play (positive: acting for information pays), as a
-    mean of paired runs with its standard error.
+    `lookahead_gain` is what one step of look-ahead saves against greedy play (positive: acting for
+    information pays), as a mean of paired runs; `lookahead_error` is its standard error.
     """
 
     rounds: int
@@ -41,15 +41,15 @@ class Bracket:
     floor: Bound
     ceiling: Bound
     best: str
-    foresight: float
-    foresight_error: float
+    lookahead_gain: float
+    lookahead_error: float
 
     def __str__(self) -> str:
         return (
             f"best obtainable regret per round over {self.rounds:,} rounds: "
             f"from {self.floor.value:.4g} (the filter that sees every arm) "
             f"to {self.ceiling.value:.4g} ± {self.ceiling.error:.1g} ({self.best}, {self.runs} runs); "
-            f"one step of foresight saves {self.foresight:.3g} ± {self.foresight_error:.1g}"
+            f"one step of look-ahead saves {self.lookahead_gain:.3g} ± {self.lookahead_error:.1g}"
         )
 
     def times_ceiling(self, result: xarray.Dataset) -> dict[str, float]:
@@ -106,7 +106,7 @@ def best_obtainable(
     Returns
     -------
     Bracket
-        The floor, the ceiling, and what foresight saves.
+        The floor, the ceiling, and what look-ahead saves.
     """
     check_system(system)
     rounds = whole("rounds", rounds, 1)

@@ -10,7 +10,7 @@ import numpy as np
 
 from kalmanbandits.errors import Array, whole
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
-from kalmanbandits.systems.properties import lyapunov
+from kalmanbandits.systems.properties import newton_covariance
 from kalmanbandits.theory.bound import STATIONARY, Bound, starts_stationary
 from kalmanbandits.theory.gaussian import expected_maximum_gap
 
@@ -23,8 +23,8 @@ def full_information_covariance(system: LinearGaussianSystem) -> Array:
 
         P = ΓPΓ' + Q − ΓPC'(CPC' + σ²I)⁻¹CPΓ'
 
-    with noise that is independent from arm to arm. By Newton's method (Hewer): for a fixed gain the equation
-    is a Lyapunov equation. It lies below the covariance of every filter that sees one arm per round.
+    with noise that is independent from arm to arm. It lies below the covariance of every filter that sees one
+    arm per round.
 
     Parameters
     ----------
@@ -42,17 +42,7 @@ def full_information_covariance(system: LinearGaussianSystem) -> Array:
     9.421
     """
     check_system(system)
-    P, last = system.stationary_covariance, np.inf
-    for _ in range(100):
-        F, N = _closed_loop(system, P)
-        better = lyapunov(F, N)
-        change = float(np.abs(P - better).max() / np.abs(better).max()) if better.any() else 0.0
-        P = better
-        # Newton descends; once a small change grows again, it is rounding.
-        if change < 1e-15 or (change < 1e-6 and change >= last):
-            break
-        last = change
-    return P
+    return newton_covariance(lambda P: _closed_loop_of_all_arms(system, P), system.stationary_covariance)
 
 
 def regret_floor_per_round(system: LinearGaussianSystem) -> Bound:
@@ -130,7 +120,7 @@ def regret_floor(system: LinearGaussianSystem, rounds: int) -> Bound:
         settled = t + 1
         if abs(gap - steady.value) <= 1e-12 * max(steady.value, 1e-300):
             break
-        F, N = _closed_loop(system, P)
+        F, N = _closed_loop_of_all_arms(system, P)
         P = F @ P @ F.T + N
     total += (n - settled) * steady.value
     error += (n - settled) * steady.error
@@ -140,7 +130,7 @@ def regret_floor(system: LinearGaussianSystem, rounds: int) -> Bound:
     )
 
 
-def _closed_loop(system: LinearGaussianSystem, P: Array) -> tuple[Array, Array]:
+def _closed_loop_of_all_arms(system: LinearGaussianSystem, P: Array) -> tuple[Array, Array]:
     """Γ − ΓLC and Q + σ²ΓLL'Γ' for the gain of P."""
     Γ, C, s2 = system.transition, system.actions, system.noise_variance
     gain = Γ @ np.linalg.solve(C @ P @ C.T + s2 * np.eye(len(C)), C @ P).T

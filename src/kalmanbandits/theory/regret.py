@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from numpy.typing import ArrayLike
 
-from kalmanbandits.errors import LARGEST, InvalidArgument, array, positive, probability, whole
+from kalmanbandits.errors import LARGEST, array, positive, probability, whole
 from kalmanbandits.filtering.modified import ModifiedFilter, check_arm, check_code
 from kalmanbandits.filtering.window import modified_window
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
@@ -145,9 +145,11 @@ def regret_exploration_printed(
     """
     u = array("exploration", exploration, (None,))
     σ, q = array("widths", widths, u.shape), array("spreads", spreads, u.shape)
-    n, star, δ = whole("rounds", rounds, 1), whole("best", best, 0), probability("delta", delta)
-    if star >= len(u):
-        raise InvalidArgument(f"best must be below {len(u)}, got {star} (arms count from 0)")
+    n, star, δ = (
+        whole("rounds", rounds, 1),
+        whole("best", best, 0, "arms count from 0", below=len(u)),
+        probability("delta", delta),
+    )
     squares = u[star] - u + σ[star] + σ
     value = _sum_over_arms(n, δ, B_c, B_R, squares.tolist(), q.tolist())
     return Bound(value, "regret for a free u_a as printed", False, _FALSE, (1 - δ) ** 4)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from kalmanbandits.errors import Array, InvalidArgument
 from kalmanbandits.policies import UBSS
 from kalmanbandits.policies.spec import Spec
-from kalmanbandits.reporting.losses import Losses, percent_gain
-from kalmanbandits.reporting.summary import CellSummary, Summary, in_common
+from kalmanbandits.reporting.study.losses import Losses, summed_gain
+from kalmanbandits.reporting.study.summary import CellSummary, Summary, in_common
 from kalmanbandits.statistics.intervals import Interval, stack
 from kalmanbandits.theory import regret_floor
 
@@ -110,7 +110,7 @@ class PaperData:
 
         A run has the same noise at every angle, so angles are added up within a run before runs are compared.
         """
-        return percent_gain(self.losses(where), self.place(policy), self.place(other))
+        return summed_gain(self.losses(where), self.place(policy), self.place(other))
 
     @cached_property
     def scanned(self) -> list[tuple[float, Interval]]:

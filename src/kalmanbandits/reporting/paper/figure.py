@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,8 +86,8 @@ def _draw_gains(axes: Axes, data: PaperData) -> None:
         gain = data.gain(data.literal[0], name)
         # The curves often coincide: markers at different places keep all three visible.
         lines.append(drawing.band(axes, data.theta, gain, look[name], f"than {name}", markers=(i, 3)))
-    drawing.angles(axes, data.theta, labels=False)
-    low, high = drawing.limits([data.gain(data.literal[0], name) for name in data.comparators])
+    _angle_axis(axes, data.theta, labels=False)
+    low, high = _limits([data.gain(data.literal[0], name) for name in data.comparators])
     axes.set_ylim(low, high + 0.16 * (high - low))  # room for the legend
     axes.set_ylabel("regret of UBSS is lower by  [%]")
     drawing.title(axes, "a", f"UBSS, s = 1, literal constants  ({_size(data)}, 95 % bands)")
@@ -111,7 +112,7 @@ def _draw_gramian(axes: Axes, data: PaperData) -> None:
             data.theta, data.observability[:, a], line, color=colour, linewidth=width, label=f"action {a + 1}"
         )
     axes.set_ylim(0, 1.12 * float(data.observability.max()))
-    drawing.angles(axes, data.theta, labels=False)
+    _angle_axis(axes, data.theta, labels=False)
     axes.set_ylabel("$\\lambda_{\\min}(\\mathcal{O})$")
     axes.legend(loc="lower center", ncols=2, bbox_to_anchor=(0.27, 0.02), **drawing.LEGEND)
     drawing.title(axes, "b", "Smallest eigenvalue of each action's observability Gramian $\\mathcal{O}$")
@@ -122,7 +123,7 @@ def _draw_real_parts(axes: Axes, data: PaperData) -> None:
     axes.axhline(0, color=BLACK, linewidth=1)
     for i in range(data.real_parts.shape[1]):
         axes.plot(data.theta, data.real_parts[:, i], color="#4D4D4D", linewidth=2)
-    drawing.angles(axes, data.theta)
+    _angle_axis(axes, data.theta)
     axes.set_ylim(-1.1, 1.1)
     axes.set_ylabel("Re λ(Γ)")
     drawing.title(axes, "c", "Real parts of the eigenvalues of Γ")
@@ -139,7 +140,7 @@ def _draw_windows(axes: Axes, data: PaperData) -> None:
         place = steps + 0.22 * (i - (len(data.comparators) - 1) / 2)
         drawing.points(axes, place, gains, look[name], f"than {name}")
         shown.append(gains)
-    low, high = drawing.limits(shown)
+    low, high = _limits(shown)
     axes.set_ylim(min(low, 0) - 0.3, high + 0.22 * (high - low))
     axes.set_xlim(-0.5, len(data.literal) - 0.5)
     axes.set_xticks(steps, [f"s = {i + 1:.0f}" for i in steps])
@@ -155,7 +156,7 @@ def _draw_losses(axes: Axes, data: PaperData) -> None:
     look = looks([*data.corrected, *data.known, *data.comparators])
     shown: list[Interval] = []
     for name in (data.random, data.comparators[0], *data.corrected, *data.known):
-        loss = drawing.above_zero(data.loss(name))
+        loss = _above_zero(data.loss(name))
         drawing.band(
             axes, data.theta, loss, look[name], name, markers=(0, 1) if name in data.corrected else None
         )
@@ -168,7 +169,7 @@ def _draw_losses(axes: Axes, data: PaperData) -> None:
     axes.set_yscale("log")
     axes.set_ylim(bottom, 5.5 * max(float(loss.value.max()) for loss in shown))
     drawing.plain_log(axes)
-    drawing.angles(axes, data.theta)
+    _angle_axis(axes, data.theta)
     axes.set_xlabel("angle θ of the system")
     axes.set_ylabel("regret per round")
     axes.legend(loc="upper center", ncols=4, **drawing.LEGEND)
@@ -194,3 +195,26 @@ def _draw_scan(axes: Axes, data: PaperData) -> None:
     axes.set_ylabel("lower than UCB by  [%]")
     found = f", 10 % at {round(at, -2):,.0f}" if math.isfinite(at) else ""
     drawing.title(axes, "f", f"s = 1 at 5π/8 ({data.scan.loss.runs} runs){found}")
+
+
+def _angle_axis(axes: Axes, theta: Array, *, labels: bool = True) -> None:
+    """An axis of angles from 0 to 2π, ticks at multiples of π/4."""
+    drawing.angle_ticks(axes)
+    axes.set_xlim(float(theta[0]), float(theta[-1]))
+    axes.tick_params(labelbottom=labels)
+
+
+def _limits(intervals: Sequence[Interval]) -> tuple[float, float]:
+    """The finite range of some intervals, a little widened."""
+    ends = np.concatenate([np.ravel([i.value, i.low, i.high]) for i in intervals])
+    ends = ends[np.isfinite(ends)]
+    if ends.size == 0:
+        return -1.0, 1.0
+    room = 0.05 * max(float(np.ptp(ends)), 1e-9)
+    return float(ends.min()) - room, float(ends.max()) + room
+
+
+def _above_zero(interval: Interval) -> Interval:
+    """An interval with its lower end kept above 0, for a log scale."""
+    low = np.maximum(interval.low, 1e-3 * np.abs(interval.value))
+    return Interval(interval.value, low, interval.high, interval.runs)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from kalmanbandits.reporting.html import Html, escape
 from kalmanbandits.reporting.paper.data import MEANING, PaperData, constants
-from kalmanbandits.reporting.paper.verdict import Claim, Finding, ten_percent_at, verdict
+from kalmanbandits.reporting.paper.verdict import Claim, Finding, claims, ten_percent_at
 from kalmanbandits.reporting.style import digits, minus, percent
 from kalmanbandits.reporting.tables import below, table
 from kalmanbandits.statistics.intervals import Interval
@@ -28,7 +28,7 @@ paired runs. A verdict follows from the intervals alone.</p>
 δ = {literal.delta_b:g}, λ = 1, so B_cB_R/δ = {literal.width:,.0f}. <b>Sensible width</b>: the same corrected
 algorithm with B_c = 1, B_R² = 10, a bonus on the scale of the noise. Where only one s is meant, it is
 s = 1, as in the paper.</p>
-{verdict_table(verdict(data))}
+{verdict_table(claims(data))}
 <h3>Where about 10 % appears</h3>
 <p>The constants behind the paper's figure are not known. Only the width B_cB_R/δ matters much: at θ = 5π/8
 the gain {crossing}. Far below it UBSS learns and gains more; far above it the bonus never shrinks and UBSS
@@ -52,7 +52,7 @@ def figure_note(data: PaperData) -> Html:
     )
 
 
-def verdict_table(claims: Sequence[Claim]) -> Html:
+def verdict_table(answered: Sequence[Claim]) -> Html:
     """Claim, and what was found with the literal and with the sensible constants."""
     head = ["The paper says", "With the literal constants", "With a sensible width"]
     rows = [
@@ -61,7 +61,7 @@ def verdict_table(claims: Sequence[Claim]) -> Html:
             _finding(claim.literal),
             _finding(claim.sensible),
         ]
-        for claim in claims
+        for claim in answered
     ]
     return table(head, rows, "cards verdict")
 

@@ -13,9 +13,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from kalmanbandits.reporting.losses import average, combination
 from kalmanbandits.reporting.paper.data import BLUE, GREY, WHITE, PaperData, is_end, is_middle
-from kalmanbandits.reporting.style import minus, number, percent, signed
+from kalmanbandits.reporting.study.losses import average, combination
+from kalmanbandits.reporting.style import minus, parameter_text, percent, signed
 from kalmanbandits.statistics.intervals import Interval
 
 HOLDS, PARTLY, FAILS = "holds", "partly", "fails"
@@ -44,7 +44,7 @@ class Claim:
 Question = Callable[[PaperData, Sequence[str]], Finding]
 
 
-def verdict(data: PaperData) -> list[Claim]:
+def claims(data: PaperData) -> list[Claim]:
     """Every claim, answered for the literal constants and for the sensible ones."""
     runs, n = data.sweep[0].loss.runs, len(data.theta)
     over_angles = f"{runs} runs at each of {n} angles"
@@ -158,7 +158,7 @@ def _largest(data: PaperData, ubss: Sequence[str]) -> Finding:
     here = int(np.argmin(np.abs(theta - claimed)))
     best = int(np.argmin([cell.losses.only(parts[::2]).mean[p] for cell in data.sweep]))
     folded = math.pi - abs(float(theta[best]) - math.pi)  # θ and 2π − θ are one system with its arms swapped
-    chosen = f"best on one half at θ = {number(float(theta[best]))}"
+    chosen = f"best on one half at θ = {parameter_text(float(theta[best]))}"
     if len(parts) < 2:
         return Finding(PARTLY, "one run, or one block of runs, cannot tell", chosen)
     at_point, at_best = (data.sweep[place].losses.only(parts[1::2]) for place in (here, best))
@@ -229,7 +229,7 @@ def _white(data: PaperData, ubss: Sequence[str]) -> Finding:
     unlike = weak & ~positive
     if unlike.any():
         gain = data.pooled_gain(ubss[0], data.comparators[0], unlike)
-        where = ", ".join(number(float(angle)) for angle in data.theta[unlike])
+        where = ", ".join(parameter_text(float(angle)) for angle in data.theta[unlike])
         numbers += f"; at θ = {where} the Gramian vanishes too, gain over UCB: {percent(gain)}"
     if not white.any():
         return Finding(FAILS, "does not hold: no angle is white", numbers)

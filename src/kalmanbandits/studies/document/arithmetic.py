@@ -9,12 +9,12 @@ _TOKEN = re.compile(r"\s*(?:(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)|
 LONGEST = 200  # characters; also bounds how deep brackets can nest
 
 
-def number(text: str) -> float | int:
+def calculate(text: str) -> float | int:
     """The value of an expression of numbers, `pi`, + − * / and brackets; a `ValueError` says what is wrong.
 
-    >>> number("5*pi/8")
+    >>> calculate("5*pi/8")
     1.9634954084936207
-    >>> number("-(2 + 3) * 4")
+    >>> calculate("-(2 + 3) * 4")
     -20
     """
     if len(text) > LONGEST:

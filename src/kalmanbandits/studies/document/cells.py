@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from kalmanbandits.errors import InvalidArgument
-from kalmanbandits.policies.spec import Spec, nearest
+from kalmanbandits.errors import InvalidArgument, nearest
+from kalmanbandits.policies.spec import Spec
 from kalmanbandits.studies.document.grids import LONGEST, check_keys, combinations
 from kalmanbandits.studies.document.lines import Path, Source, Table
 from kalmanbandits.studies.document.players import Player, check_labels, read_players

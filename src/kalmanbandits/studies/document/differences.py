@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from kalmanbandits.studies.document.lines import Table
 
-SHOWN = 5
 UNIMPORTANT = ("name", "title", "report")  # of a study: the numbers do not depend on them
 
 
@@ -24,12 +23,6 @@ def differences(old: Table, new: Table, where: tuple[str, str] = ("in the store"
         for key in dict.fromkeys([*a, *b])
         if a.get(key, nothing) != b.get(key, nothing)
     ]
-
-
-def listed(items: Sequence[str]) -> str:
-    """The first few of many."""
-    more = f"; and {len(items) - SHOWN} more" if len(items) > SHOWN else ""
-    return "; ".join(items[:SHOWN]) + more
 
 
 def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:

@@ -15,11 +15,13 @@ import inspect
 import itertools
 import math
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
-from kalmanbandits.policies.spec import nearest
-from kalmanbandits.studies.document.arithmetic import number
+from kalmanbandits.errors import nearest
+from kalmanbandits.studies.document.arithmetic import calculate
 from kalmanbandits.studies.document.lines import Path, Source, Table
 
+T = TypeVar("T")
 LONGEST = 100_000  # points of a grid, and cells of a study
 Parameters = Mapping[str, inspect.Parameter]
 
@@ -42,12 +44,7 @@ def takes_word(parameter: inspect.Parameter) -> bool:
 def value(source: Source, path: Path, given: object, parameter: inspect.Parameter) -> object:
     """One value of a parameter: text where a number belongs is calculated, in lists too."""
     if isinstance(given, str) and not takes_text(parameter):
-        try:
-            return number(given)
-        except ValueError as error:
-            if takes_word(parameter):
-                return given
-            raise source.error(path, f"{_key(path)} must be {error}, got {given!r}") from None
+        return _calculated(source, path, given, takes_word(parameter))
     if isinstance(given, list):
         return [value(source, path, item, parameter) for item in given]
     return given
@@ -68,7 +65,7 @@ def axis(
     return thinned(points, at_most) if at_most is not None else points
 
 
-def thinned(points: list[object], at_most: int) -> list[object]:
+def thinned(points: list[T], at_most: int) -> list[T]:
     """At most so many of the points, evenly spread, the ends among them.
 
     >>> thinned([0, 1, 2, 3, 4, 5, 6, 7, 8], at_most=5)
@@ -134,13 +131,20 @@ def evenly(first: float | int, last: float | int, count: int) -> list[object]:
 
 def _real(source: Source, path: Path, given: object) -> float | int:
     if isinstance(given, str):
-        try:
-            given = number(given)
-        except ValueError as error:
-            raise source.error(path, f"{_key(path)} must be {error}, got {given!r}") from None
+        given = _calculated(source, path, given)
     if not isinstance(given, (int, float)) or isinstance(given, bool) or abs(given) > 1e300 or given != given:
         raise source.error(path, f"{_key(path)} must be a finite number, got {given!r}")
     return given
+
+
+def _calculated(source: Source, path: Path, given: str, word: bool = False) -> float | int | str:
+    """The number that a text stands for; where a `word` will do as well, the text itself if it is none."""
+    try:
+        return calculate(given)
+    except ValueError as error:
+        if word:
+            return given
+        raise source.error(path, f"{_key(path)} must be {error}, got {given!r}") from None
 
 
 def _key(path: Path) -> str:

@@ -6,10 +6,12 @@ import inspect
 import re
 import unicodedata
 from collections.abc import Callable
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 
+from kalmanbandits.errors import nearest
 from kalmanbandits.policies import POLICIES
-from kalmanbandits.policies.spec import Policy, Spec, nearest
+from kalmanbandits.policies.own_files import own_policies
+from kalmanbandits.policies.spec import Spec
 from kalmanbandits.simulation.oracles import Clairvoyant, FullInformation
 from kalmanbandits.studies.document.grids import check_keys, combinations
 from kalmanbandits.studies.document.lines import Path, Source, Table
@@ -26,12 +28,7 @@ PLAYERS: dict[str, type[Spec]] = {
 
 def players() -> dict[str, type[Spec]]:
     """The players of the library, and the policies of one's own whose modules have been imported."""
-    own = {
-        name: cls
-        for name, cls in Spec.known.items()
-        if issubclass(cls, Policy) and is_dataclass(cls) and not cls.__module__.startswith("kalmanbandits.")
-    }
-    return {**own, **PLAYERS}
+    return {**own_policies(), **PLAYERS}
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,8 @@ from importlib import resources
 from os import PathLike
 from pathlib import Path
 
-from kalmanbandits.errors import InvalidArgument, file_path, instance, mapping, shown, whole
-from kalmanbandits.policies.spec import Spec, nearest
+from kalmanbandits.errors import InvalidArgument, file_path, instance, mapping, nearest, shown, whole
+from kalmanbandits.policies.spec import Spec
 from kalmanbandits.simulation.simulate import KEEP, MOST_ROUNDS, check_checkpoints
 from kalmanbandits.simulation.versions import fingerprint
 from kalmanbandits.studies.document.cells import Cell, read_cells

@@ -29,18 +29,13 @@ from zarr.core.buffer import Buffer
 from zarr.storage import LocalStore, MemoryStore, StorePath
 
 from kalmanbandits.durability import write_through
+from kalmanbandits.simulation.batch import MEANINGS
 from kalmanbandits.studies.store.layout import FILL, MOMENTS, NUMBER, RUNS, Chunk, Layout, Numbers, Values
 
 DATA = "data.zarr"
 LEVEL = 3  # of zstd
 AXES = ("cell", "policy", "run", "checkpoint", "arm")
 OF_MOMENTS = ("other", "block", "runs", "first_run")  # labels that only moments have
-MEANING = {
-    "regret": "cumulative regret against the clairvoyant",
-    "reward": "cumulative reward",
-    "pulls": "how often each arm was chosen so far; -1: no number",
-    "prediction_error": "root-mean-square one-step prediction error so far",
-}
 MOMENT_OF = {"mean": "mean", "variance": "unbiased variance", "covariance": "unbiased covariance"}
 PARTIAL = re.compile(r"\..+\.[0-9a-f]{32}\.partial")  # on its way into place
 OURS = re.compile(rf"zarr\.json|c(\.\d+)+|\d+|{PARTIAL.pattern}")  # names of Zarr's files here
@@ -191,8 +186,8 @@ def meaning(variable: str) -> str:
     """A variable in words."""
     measure, _, moment = variable.rpartition("_")
     if moment not in MOMENT_OF:
-        return MEANING[variable]
-    return f"{MOMENT_OF[moment]} over the runs of a block: {MEANING[measure]}"
+        return MEANINGS[variable]
+    return f"{MOMENT_OF[moment]} over the runs of a block: {MEANINGS[measure]}"
 
 
 def taken(layout: Layout) -> tuple[str, ...]:

@@ -15,8 +15,7 @@ import re
 from pathlib import Path
 
 from kalmanbandits.durability import flush_folder, read_regular
-from kalmanbandits.errors import StoreRefused
-from kalmanbandits.studies.document.differences import listed
+from kalmanbandits.errors import StoreRefused, listed
 from kalmanbandits.studies.store.arrays import DATA, PARTIAL, clear, put
 from kalmanbandits.studies.store.lock import LOCK, is_marked
 from kalmanbandits.studies.store.manifest import MANIFEST, NAME, TEXT, Manifest
@@ -25,7 +24,7 @@ EARLIER = re.compile(r"\.earlier-[0-9a-f]{16}")
 ASIDE = re.compile(rf"\.({re.escape(MANIFEST)}|{re.escape(TEXT)})\.[0-9a-f]{{32}}\.partial")
 
 
-def check_folder(folder: Path) -> bool:
+def holds_store(folder: Path) -> bool:
     """Whether a store lies in `folder`; False where nothing does; anything else there is refused."""
     if not folder.exists():
         return False

@@ -159,7 +159,7 @@ def blocks(study: Study, backend: str) -> dict[str, int]:
 
 def round_seconds(spec: Spec) -> float:
     """About how long one round of a policy takes on one core."""
-    return ROUND_SECONDS if type(spec).attend is Spec.attend else LONG_ROUND_SECONDS
+    return LONG_ROUND_SECONDS if spec.has_long_work else ROUND_SECONDS
 
 
 def layouts(study: Study, blocks: dict[str, int]) -> dict[str, Layout]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
-import sys
 from pathlib import Path
 from types import TracebackType
 
+from kalmanbandits.durability import lock_file
 from kalmanbandits.errors import StoreRefused
 
 LOCK = "lock"
@@ -46,20 +45,16 @@ class Lock:
     def __enter__(self) -> Lock:
         self._handle, made = self._open()
         try:
-            _lock(self._handle)
+            if not lock_file(self._handle):
+                holder = _content(self.path).rpartition(b"process")[2].strip().decode("ascii", "replace")
+                who = f"process {holder}" if holder.isdigit() else "another process"
+                raise StoreRefused(f"{self.path.parent} is being written by {who} (wait until it ends)")
             content = b"" if made else _content(self.path)
             if content and not content.startswith(MARK):
                 raise StoreRefused(f"{self.path} is not a lock of this program (move it away)")
             if made or content:  # one write of a fixed length: no moment at which the mark is missing
                 os.lseek(self._handle, 0, os.SEEK_SET)
                 os.write(self._handle, MARK + f"process {os.getpid():>12}\n".encode())
-        except OSError as error:
-            os.close(self._handle)
-            if error.errno not in (errno.EAGAIN, errno.EACCES, errno.EDEADLK):
-                raise
-            holder = _content(self.path).rpartition(b"process")[2].strip().decode("ascii", "replace")
-            who = f"process {holder}" if holder.isdigit() else "another process"
-            raise StoreRefused(f"{self.path.parent} is being written by {who} (wait until it ends)") from None
         except BaseException:
             os.close(self._handle)
             raise
@@ -80,18 +75,3 @@ class Lock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         os.close(self._handle)  # the file stays: deleting it could take another's lock away
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(handle: int) -> None:
-        os.lseek(handle, 1 << 30, os.SEEK_SET)  # far behind the text, which others may then read
-        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        os.lseek(handle, 0, os.SEEK_SET)
-
-else:
-    import fcntl
-
-    def _lock(handle: int) -> None:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -147,7 +147,7 @@ def stored_study(folder: Path, known: Manifest, check: bool = True) -> Study:
         raise FileFormatError(f"{folder / MANIFEST} is damaged: 'blocks' does not fit {TEXT}")
     if check and study.hash() != known["hash"]:
         raise FileFormatError(
-            f"{path} is not the study that {MANIFEST} speaks of, or reads differently since "
+            f"{path} is not the study that {MANIFEST} describes, or reads differently since "
             f"kalmanbandits {known['versions'].get('kalmanbandits')}"
         )
     return study

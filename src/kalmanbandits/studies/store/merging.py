@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Iterable, Sequence
 from os import PathLike
 
-from kalmanbandits.errors import InvalidArgument, InvalidType, StoreRefused, file_path, shown
+from kalmanbandits.errors import InvalidArgument, InvalidType, StoreRefused, file_path, listed, shown
 from kalmanbandits.simulation.versions import fingerprint, other_versions
-from kalmanbandits.studies.document.differences import differences, listed
+from kalmanbandits.studies.document.differences import differences
 from kalmanbandits.studies.document.identity import identity
 from kalmanbandits.studies.document.spec import Study, changed
 from kalmanbandits.studies.store.manifest import event

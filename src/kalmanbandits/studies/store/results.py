@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kalmanbandits.errors import FileFormatError, InvalidArgument, file_path, instance, shown, truth, whole
-from kalmanbandits.policies.spec import nearest
+from kalmanbandits.errors import (
+    FileFormatError,
+    InvalidArgument,
+    file_path,
+    instance,
+    nearest,
+    shown,
+    truth,
+    whole,
+)
 from kalmanbandits.simulation.moments import PAIRED
 from kalmanbandits.statistics.moments import Moments
 from kalmanbandits.studies.document.cells import Cell

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from kalmanbandits.errors import FileFormatError, StoreRefused
+from kalmanbandits.errors import FileFormatError, StoreRefused, listed
 from kalmanbandits.simulation.versions import other_versions
-from kalmanbandits.studies.document.differences import differences, listed
+from kalmanbandits.studies.document.differences import differences
 from kalmanbandits.studies.document.identity import FRAME, frame, policy_key, system_key
 from kalmanbandits.studies.document.spec import Study
 from kalmanbandits.studies.store import folder as places
@@ -137,10 +137,10 @@ def open_store(
     A store of a smaller study (fewer runs, policies or systems) grows into this one. Chunks that are damaged
     count as missing, so that they are computed again.
     """
-    places.check_folder(folder)
+    places.holds_store(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with Lock(folder):
-        known = read_manifest(folder) if places.check_folder(folder) and resume else None
+        known = read_manifest(folder) if places.holds_store(folder) and resume else None
         begun = new_manifest(study, backend)
         begun["blocks"] = blocks or begun["blocks"]
         if known is None:

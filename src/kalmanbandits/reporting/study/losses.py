@@ -105,7 +105,7 @@ def standard_error(terms: Sequence[Term]) -> float:
     return bound + float(total.std(ddof=1)) / math.sqrt(runs)
 
 
-def percent_gain(systems: Sequence[Losses], ours: int, other: int, level: float = LEVEL) -> Interval:
+def summed_gain(systems: Sequence[Losses], ours: int, other: int, level: float = LEVEL) -> Interval:
     """By how many percent the regret of `ours`, summed over systems, lies below that of `other`.
 
     See `statistics.intervals.percent_gain`; NaN with an infinite interval where `other` loses nothing.
@@ -134,7 +134,7 @@ def average(systems: Sequence[Losses], policy: int, weight: float = 1.0) -> list
     return [(losses, _weights(losses, {policy: weight / len(systems)})) for losses in systems]
 
 
-def ranks(losses: Losses) -> NDArray[np.int64]:
+def loss_ranks(losses: Losses) -> NDArray[np.int64]:
     """The rank of each policy: one more than the number of policies that have shown to lose less."""
     if isinstance(losses, RunLosses):
         return intervals.ranks(losses.values)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from kalmanbandits.errors import Array
 from kalmanbandits.policies.spec import Policy
-from kalmanbandits.reporting.style import number, parameter_label
-from kalmanbandits.reporting.summary import CellSummary
+from kalmanbandits.reporting.study.summary import CellSummary
+from kalmanbandits.reporting.style import parameter_label, parameter_text
 
 WIDE = 100  # an axis whose largest number is so many times its smallest has a log scale
 
@@ -61,7 +61,7 @@ def _axis(name: str, cells: Sequence[CellSummary]) -> Axis:
     return Axis(
         name,
         parameter_label(name),
-        tuple(number(values[key]) for key in keys),
+        tuple(parameter_text(values[key]) for key in keys),
         tuple(real[key] for key in keys) if numeric else None,
         tuple(keys),
     )

@@ -23,7 +23,7 @@ import numpy as np
 from kalmanbandits.compilation import Field, jit
 
 FIRST = 8.0  # rounds for which the first guess counts
-RIDGE = 0.05  # of the least squares: where neither average tells the level, it stays
+RIDGE = 0.05  # of the least squares: where neither average determines the level, it stays
 LONG = 10_000.0  # rounds after which older ones begin to fade
 
 

@@ -5,43 +5,37 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from kalmanbandits.reporting import tables
-from kalmanbandits.reporting.charts import page_data
 from kalmanbandits.reporting.document import Section, assemble, chips, image
 from kalmanbandits.reporting.html import escape
-from kalmanbandits.reporting.paper.data import PaperData
-from kalmanbandits.reporting.paper.section import figure_note, verdict_section
-from kalmanbandits.reporting.summary import Summary
+from kalmanbandits.reporting.study.data import page_data
+from kalmanbandits.reporting.study.summary import Summary
+from kalmanbandits.reporting.study.tables import assumptions_table, ranks_table, size_line
+from kalmanbandits.reporting.tables import manifest_table, table
 
 
 def write_page(
-    summary: Summary, manifest: Mapping[str, object], data: PaperData | None, figure: Path, path: Path
+    summary: Summary,
+    manifest: Mapping[str, object],
+    figure: Path,
+    path: Path,
+    verdict: str = "",
+    figure_note: str = "",
 ) -> Path:
-    """Write the page of a study; `data` adds the paper's verdict, `figure` is the PNG to show."""
-    title = summary.study.title or summary.study.name
-    sections = _sections(summary, manifest, data, figure)
-    return assemble(path, title, tables.size_line(summary), sections, page_data(summary), "page.js")
-
-
-def _sections(
-    summary: Summary, manifest: Mapping[str, object], data: PaperData | None, figure: Path
-) -> list[Section]:
-    """Anchor, heading and HTML of each part."""
-    found: list[Section] = []
-    if data is not None:
-        found.append(("verdict", "Verdict", verdict_section(data)))
-    found += [
-        ("figure", "Figure", image(figure, "The figure of this study") + (figure_note(data) if data else "")),
+    """Write the page of a study; `figure` is the PNG to show, `verdict` and `figure_note` are HTML."""
+    sections: list[Section] = [("verdict", "Verdict", verdict)] if verdict else []
+    sections += [
+        ("figure", "Figure", image(figure, "The figure of this study") + figure_note),
         ("explore", "Regret, interactively", _explore(summary)),
         ("ranks", "Ranks", _ranks(summary)),
         ("assumptions", "Assumptions of the theory", _assumptions(summary)),
         ("manifest", "How it was made", _manifest(summary, manifest)),
     ]
-    return found
+    title = summary.study.title or summary.study.name
+    return assemble(path, title, size_line(summary), sections, page_data(summary), "page.js")
 
 
 def _explore(summary: Summary) -> str:
-    rows = tables.table(
+    rows = table(
         ["policy", "#regret per round", "#95 % interval", "#rank", "#runs"], [], "wide", body="cell-rows"
     )
     return f"""
@@ -60,7 +54,7 @@ system over time.</p>
 <h3>Regret per round, up to the last round</h3><div class="chart" id="sweep"></div>
 <div id="heat">
 <h3>The best learner</h3>
-<p class="note">Among the policies that are switched on and are not told the system: the one that loses least;
+<p class="note">Among the policies that are switched on and do not know the system: the one that loses least;
 pale where others are as good by the 95 % intervals.</p>
 <div class="chart" id="best"></div><p class="key" id="best-key"></p>
 <h3>Regret as a multiple of that of <span id="ratio-of"></span></h3>
@@ -80,7 +74,7 @@ def _ranks(summary: Summary) -> str:
         "<p>Over the systems of a group: the mean rank, how often nobody is better, the mean regret.</p>"
     ]
     for name, cells in summary.groups.items():
-        parts.append(f"<h3>{escape(name)}</h3>{tables.ranks_table(cells)}")
+        parts.append(f"<h3>{escape(name)}</h3>{ranks_table(cells)}")
     return "".join(parts)
 
 
@@ -94,12 +88,12 @@ def _assumptions(summary: Summary) -> str:
         several = f"{len(cells)} systems, figures at {middle.name}" if len(cells) > 1 else "one system"
         opened = " open" if i == 0 else ""
         parts.append(f"<details{opened}><summary>{escape(name)}: {escape(several)}</summary>")
-        parts.append(tables.assumptions_table(cells) + "</details>")
+        parts.append(assumptions_table(cells) + "</details>")
     return "".join(parts)
 
 
 def _manifest(summary: Summary, manifest: Mapping[str, object]) -> str:
     return (
-        tables.manifest_table(manifest)
+        manifest_table(manifest)
         + f"<details><summary>The study as a file</summary><pre>{escape(summary.study.text)}</pre></details>"
     )

@@ -14,10 +14,19 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, MaxNLocator
 
 from kalmanbandits.reporting import drawing
-from kalmanbandits.reporting.grids import Axis, along, knows_system, learners, main_axes, reference, varied
+from kalmanbandits.reporting.study.grids import (
+    Axis,
+    along,
+    knows_system,
+    learners,
+    main_axes,
+    reference,
+    varied,
+)
+from kalmanbandits.reporting.study.summary import CellSummary, Summary
 from kalmanbandits.reporting.style import Look, looks
-from kalmanbandits.reporting.summary import CellSummary, Summary
 from kalmanbandits.statistics.intervals import stack
+from kalmanbandits.studies.document.grids import thinned
 
 MOST_GROUPS = 6  # rows of panels; the page shows them all
 MOST_PANELS = 4  # of the second parameter; the page shows more
@@ -67,7 +76,7 @@ def _draw_group(
         _draw_time(right, summary, cells[len(cells) // 2], look)
         return [left, right]
     shown = along(cells, axes, (x, by))
-    chosen = drawing.evenly(range(len(axes[by].keys)), MOST_PANELS)
+    chosen = thinned(list(range(len(axes[by].keys))), MOST_PANELS)
     part.suptitle(drawing.plain(heading, 110), fontsize=12.5, x=0.01, ha="left")
     above, below = np.ravel(part.subfigures(2, 1, squeeze=False))
     panels = list(np.ravel(above.subplots(1, len(chosen), sharey=True, squeeze=False)))
@@ -131,7 +140,7 @@ def _draw_sweep(
 
 def _ticks(axes: Axes, axis: Axis, which: str) -> None:
     """The values of a parameter as ticks, as many as can be read."""
-    places = drawing.evenly(range(len(axis.texts)), 8 if which == "x" else 12)
+    places = thinned(list(range(len(axis.texts))), 8 if which == "x" else 12)
     texts = [drawing.plain(axis.texts[place], 16) for place in places]
     (axes.set_xticks if which == "x" else axes.set_yticks)(places, texts)
     if which == "x" and sum(map(len, texts)) > 40:

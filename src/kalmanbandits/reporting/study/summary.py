@@ -14,8 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kalmanbandits.errors import Array, InvalidArgument
-from kalmanbandits.reporting.losses import BlockLosses, Losses, RunLosses, difference, percent_gain, ranks
-from kalmanbandits.reporting.style import number, parameter_label
+from kalmanbandits.reporting.study.losses import (
+    BlockLosses,
+    Losses,
+    RunLosses,
+    difference,
+    loss_ranks,
+    summed_gain,
+)
+from kalmanbandits.reporting.style import parameter_label, parameter_text
 from kalmanbandits.statistics.intervals import Interval, mean, over_time
 from kalmanbandits.statistics.moments import Moments
 
@@ -54,7 +61,7 @@ class CellSummary:
     def name(self) -> str:
         """`θ = 5π/8`, or the group's name where nothing varies."""
         parameters = self.cell.parameters
-        shown = (f"{parameter_label(key)} = {number(value)}" for key, value in parameters.items())
+        shown = (f"{parameter_label(key)} = {parameter_text(value)}" for key, value in parameters.items())
         return ", ".join(shown) or self.cell.group
 
     def place(self, policy: str) -> int:
@@ -63,7 +70,7 @@ class CellSummary:
 
     def gain(self, policy: str, other: str) -> Interval:
         """Percent by which `policy` loses less than `other`."""
-        return percent_gain([self.losses], self.place(policy), self.place(other))
+        return summed_gain([self.losses], self.place(policy), self.place(other))
 
     def difference(self, first: str, second: str) -> Interval:
         """What `first` loses more than `second`."""
@@ -72,7 +79,7 @@ class CellSummary:
     def only(self, parts: Sequence[int | range]) -> CellSummary:
         """The same from some of its runs, or blocks of runs; the history stays that of all."""
         losses = self.losses.only(parts)
-        return replace(self, losses=losses, loss=mean_loss(losses), ranks=ranks(losses))
+        return replace(self, losses=losses, loss=mean_loss(losses), ranks=loss_ranks(losses))
 
 
 def mean_loss(losses: Losses) -> Interval:
@@ -134,7 +141,7 @@ def summarise(results: Results) -> Summary:
         found = read(results, cell.index, checkpoints)
         if found is not None:
             losses, history = found
-            loss, places = mean_loss(losses), ranks(losses)
+            loss, places = mean_loss(losses), loss_ranks(losses)
             cells.append(CellSummary(cell, tuple(cell.policies), losses, loss, history, places))
     if not cells:
         raise InvalidArgument("results must hold some runs for a report, got none (run the study first)")

@@ -1,0 +1,1 @@
+"""The report of any study: its numbers summed up, the figure, and the page."""
