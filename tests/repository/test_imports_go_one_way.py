@@ -11,7 +11,9 @@ from documents import ROOT
 
 PACKAGE = "kalmanbandits"
 LINE = (
+    "imports",
     "errors",
+    "extremes",
     "durability",
     "pool",
     "uncompiled",
