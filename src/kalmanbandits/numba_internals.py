@@ -131,24 +131,20 @@ def inherited_flags(inlined: bool) -> Flags:
 class EntryCompiler(Compiler):
     """Numba's compiler, with an `EntryLibrary` for its result."""
 
-    def __init__(
-        self, typing: object, target: Context, library: object, args: object, result: object,
-        flags: Flags, locals: object,
-    ) -> None:  # fmt: skip
-        library = EntryLibrary(target.codegen(), "entry")  # type: ignore[no-untyped-call]
-        library.enable_object_caching()  # type: ignore[no-untyped-call]
-        super().__init__(typing, target, library, args, result, KernelFlags(flags), locals)  # type: ignore[no-untyped-call]
+    library: type[JITCodeLibrary] = EntryLibrary
+
+    def __init__(self, typing: object, target: Context, library: object, *rest: Any) -> None:
+        args, result, flags, locals = rest
+        made = self.library(target.codegen(), self.library.__name__)  # type: ignore[no-untyped-call]
+        if isinstance(made, EntryLibrary):
+            made.enable_object_caching()  # type: ignore[no-untyped-call]
+        super().__init__(typing, target, made, args, result, KernelFlags(flags), locals)  # type: ignore[no-untyped-call]
 
 
-class InnerCompiler(Compiler):
-    """Numba's compiler, with an `InnerLibrary` for its result."""
+class InnerCompiler(EntryCompiler):
+    """The same with an `InnerLibrary`."""
 
-    def __init__(
-        self, typing: object, target: Context, library: object, args: object, result: object,
-        flags: Flags, locals: object,
-    ) -> None:  # fmt: skip
-        library = InnerLibrary(target.codegen(), "inner")  # type: ignore[no-untyped-call]
-        super().__init__(typing, target, library, args, result, KernelFlags(flags), locals)  # type: ignore[no-untyped-call]
+    library = InnerLibrary
 
 
 def signature_of(compiled: Any, arguments: tuple[object, ...]) -> tuple[tuple[Any, ...], Any]:
