@@ -39,7 +39,7 @@ LEAST_STEPS, MOST_STEPS, WORK = 30, 300, 10_000_000  # steps of the last fit; th
 STEPS = 10  # between two looks at the progress
 ENOUGH = 0.01  # log-likelihood per step: less than this is no progress
 NOT_WORTH_IT = 3  # dimensions in a row that are none the better, after which no more are tried
-LARGEST_RADIUS = 0.9995  # beyond it a table cannot tell a slow return from none
+LARGEST_RADIUS = 0.9995  # beyond it a table cannot distinguish a slow return from none
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class TableFit:
 
     @property
     def parameters(self) -> int:
-        """How many numbers the table had to tell: those that no change of the state's unit can undo."""
+        """How many numbers were fitted: those that no change of the state's unit can undo."""
         d, k = self.deviations.dimension, self.deviations.arms
         return (d + 1) * k + d * (d + 1) // 2 + 1
 

@@ -1,4 +1,4 @@
-"""A fitted system in words: how long it remembers, what swings, what is foreseen, who tells about whom."""
+"""A fitted system in words: decay times, periods, predictable shares, and what arms say about each other."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ def modes(system: LinearGaussianSystem) -> list[Mode]:
     return sorted(found, key=lambda mode: -mode.time)
 
 
-def told(system: LinearGaussianSystem) -> Array:
-    """What seeing one arm alone tells about another: share of the variance known one round ahead.
+def informative_about(system: LinearGaussianSystem) -> Array:
+    """What observing one arm alone says about another: share of the variance known one round ahead.
 
-        told[a, b] = 1 − (c_b'P_a c_b + σ²)/(c_b'Σc_b + σ²)          P_a the filter's covariance on arm a
+        share[a, b] = 1 − (c_b'P_a c_b + σ²)/(c_b'Σc_b + σ²)          P_a the filter's covariance on arm a
 
     Shapes: (k, k), the row is the arm that is seen.
 
     >>> from kalmanbandits.systems import decoupled
-    >>> told(decoupled(arms=2)).round(2).tolist()[0][1]
+    >>> informative_about(decoupled(arms=2)).round(2).tolist()[0][1]
     0.0
     """
     C, s2 = system.actions, system.noise_variance
@@ -79,7 +79,7 @@ def describe(fit: TableFit, names: Sequence[str]) -> list[str]:
     lines += ["", f"{'column':{width}}        level   known one round ahead (share of variance)"]
     for a, name in enumerate(names):
         lines.append(f"{name:{width}} {fit.level[a]:12.5g}   {100 * fit.explained[a]:5.1f} %")
-    lines += ["", *_pairs(told(system), names, width)]
+    lines += ["", *_pairs(informative_about(system), names, width)]
     if fit.rows < ROWS_EACH * fit.parameters:
         lines += ["", f"{fit.rows} rows are few for {fit.parameters} fitted numbers: new rows will be "]
         lines[-1] += "foreseen less well than these."
@@ -90,7 +90,7 @@ def _pairs(share: Array, names: Sequence[str], width: int) -> list[str]:
     k = len(names)
     if k <= SHOWN:
         lines = [
-            "what seeing one column alone (row) tells about another one round ahead, in % of its variance:"
+            "what observing one column alone (row) says about another one round ahead, in % of its variance:"
         ]
         lines.append(" " * width + "".join(f" {name[:9]:>9}" for name in names))
         for name, row in zip(names, share, strict=True):
@@ -98,7 +98,7 @@ def _pairs(share: Array, names: Sequence[str], width: int) -> list[str]:
         return lines
     others = share - np.diag(np.full(k, np.inf))
     order = np.argsort(-np.nan_to_num(others, nan=-np.inf).ravel())[:STRONGEST]
-    lines = ["what seeing one column alone tells about another one round ahead, the strongest pairs:"]
+    lines = ["what observing one column alone says about another one round ahead, the strongest pairs:"]
     for place in order:
         a, b = divmod(int(place), k)
         lines.append(f"  {names[a]} about {names[b]}: {100 * share[a, b]:.1f} % of its variance")

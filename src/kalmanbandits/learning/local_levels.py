@@ -1,11 +1,11 @@
-"""Arms that tell nothing about each other: a bank of filters, each with another idea of how a level wanders.
+"""Local-level models, each arm by itself: a bank of filters that differ in how a level moves.
 
     y = m_a + x_a + η,  Var η = σ²_a        x_a ← φx_a + ζ,  Var ζ = qσ²_a
 
 m_a is what the arm pays on average, x_a how far it is from that at present. (φ, q) = (1, 0) is an arm that
 stands still, φ = 1 the local-level model (a random walk), φ < 1 a first-order autoregression. Every pair of
 a small grid runs its own filter on every arm, in units of the arm's own noise, which it learns on the way;
-the one that predicted the recent rewards best speaks for the bank. Nothing is fitted, so that cost and
+the one that predicted the recent rewards best is used. Nothing is fitted, so that cost and
 memory do not depend on how long it runs, and an update costs the same for any number of arms.
 
 An innovation beyond `OUTLIER` deviations counts as one of that size with a larger variance. A second one in
@@ -44,12 +44,12 @@ def level_fields(arms: int) -> list[tuple[Any, ...]]:
         ("spread", "f8", (BANK, arms, 3)),  # Var m, Cov(m, x), Var x in units of σ²_a
         ("squares", "f8", shape),
         ("strike", "i8", shape),
-        ("heard", "i8", (arms,)),  # rewards
+        ("rewarded", "i8", (arms,)),  # rewards
         ("last", "i8", (arms,)),  # the round of the last one
         ("pool", "f8", (BANK, 4)),  # squares and their number over all arms; sum and weight of log noises
         ("log_score", "f8", (BANK,)),  # discounted sum, each less the round's best
         ("now", "f8", (BANK,)),  # of the last reward
-        ("speaker", "i8"),  # the filter that predicts best
+        ("in_use", "i8"),  # the filter that predicts best
         ("mean_level", "f8", (2,)),  # mean and variance of the levels over arms
         ("reach", "f8"),  # the innovation that one reward in 200 exceeds
     ]
@@ -64,7 +64,7 @@ def common_noise(m: Any, j: Any) -> Any:
 @jit
 def noise_of(m: Any, j: Any, arm: Any) -> Any:
     """σ²_a in filter j, shrunk towards the geometric mean over arms."""
-    rounds = max(m.heard[arm] - 1, 0) + LIKE_OTHERS
+    rounds = max(m.rewarded[arm] - 1, 0) + LIKE_OTHERS
     typical = math.exp(m.pool[j, 2] / (m.pool[j, 3] + FIRST_GUESS))
     return (m.squares[j, arm] + LIKE_OTHERS * typical) / rounds
 
@@ -72,14 +72,14 @@ def noise_of(m: Any, j: Any, arm: Any) -> Any:
 @jit
 def cautious_noise(m: Any, j: Any, arm: Any) -> Any:
     """σ²_a for the bonus, shrunk towards that of all rewards: a few that agree prove no lack of noise."""
-    rounds = max(m.heard[arm] - 1, 0) + CAUTION
+    rounds = max(m.rewarded[arm] - 1, 0) + CAUTION
     return (m.squares[j, arm] + CAUTION * common_noise(m, j)) / rounds
 
 
 @jit
 def _log_noise(m: Any, j: Any, arm: Any) -> Any:
     """What an arm adds to the mean of the log noises: weight times logarithm, and weight."""
-    n = m.heard[arm] - 1
+    n = m.rewarded[arm] - 1
     if n <= 0:
         return 0.0, 0.0
     weight = n / (n + FIRST_GUESS)
@@ -110,10 +110,10 @@ def _begin(m: Any, j: Any, arm: Any, y: Any) -> None:
 
 @routine
 def observe_level(m: Any, arm: Any, y: Any, round: Any) -> Any:
-    """Learn a reward; returns the log-score of the filter that spoke for the bank, NaN for an arm's first."""
-    score, best, first = math.nan, -math.inf, m.heard[arm] == 0
+    """Learn a reward; returns the log-score of the filter in use, NaN for an arm's first."""
+    score, best, first = math.nan, -math.inf, m.rewarded[arm] == 0
     if not first:
-        off = abs(y - predict_level(m, m.speaker, arm, round)[0])
+        off = abs(y - predict_level(m, m.in_use, arm, round)[0])
         m.reach = max(m.reach, 1e-3) * math.exp(REACHING * ((1.0 if off > m.reach else 0.0) - BEYOND))
     for j in range(BANK):
         phi, q, V = PHI[j], Q[j], m.spread[j, arm]
@@ -144,9 +144,9 @@ def observe_level(m: Any, arm: Any, y: Any, round: Any) -> Any:
         square = min(error, max(OUTLIER * OUTLIER * noise, m.reach * m.reach))
         log, share = _log_noise(m, j, arm)
         m.squares[j, arm] += square
-        m.heard[arm] += 1
+        m.rewarded[arm] += 1
         new_log, new_share = _log_noise(m, j, arm)
-        m.heard[arm] -= 1
+        m.rewarded[arm] -= 1
         m.pool[j, 2] += new_log - log
         m.pool[j, 3] += new_share - share
         m.pool[j, 0] += square
@@ -160,26 +160,26 @@ def observe_level(m: Any, arm: Any, y: Any, round: Any) -> Any:
         V[0] -= p * p / S
         V[1] -= p * r / S
         V[2] -= r * r / S
-    m.heard[arm] += 1
+    m.rewarded[arm] += 1
     m.last[arm] = round
     if first:
         return score
-    score = m.now[m.speaker]
+    score = m.now[m.in_use]
     for j in range(BANK):  # behind the best, not ahead of the worst: or all that move would look alike
         m.log_score[j] = FORGET * m.log_score[j] - min(MOST, best - m.now[j])
-    m.speaker = 0
+    m.in_use = 0
     for j in range(1, BANK):
-        if m.log_score[j] > m.log_score[m.speaker] + (MOVING if m.speaker == 0 else 0.0):
-            m.speaker = j
+        if m.log_score[j] > m.log_score[m.in_use] + (MOVING if m.in_use == 0 else 0.0):
+            m.in_use = j
     return score
 
 
 @routine
 def spread_levels(m: Any) -> None:
-    """Mean and variance of the levels over the arms heard of, as the speaker has them."""
-    j, n, mean, squares = m.speaker, 0, 0.0, 0.0
-    for arm in range(m.heard.shape[0]):
-        if m.heard[arm] > 0:
+    """Mean and variance of the levels over the arms with rewards, by the filter in use."""
+    j, n, mean, squares = m.in_use, 0, 0.0, 0.0
+    for arm in range(m.rewarded.shape[0]):
+        if m.rewarded[arm] > 0:
             n += 1
             off = m.level[j, arm] - mean
             mean += off / n
@@ -190,16 +190,16 @@ def spread_levels(m: Any) -> None:
 
 @routine
 def level_index(m: Any, arm: Any, round: Any) -> Any:
-    """Prediction, variance and index of an arm by the filter that speaks.
+    """Prediction, variance and index of an arm by the filter in use.
 
         index = prediction + √(1.5 log(t Var m) Var m + 2 log n_x Var x)
 
     UCB's bonus for what never moves, with log(t/N) in place of log t as in KL-UCB⁺ (Var m is about 1/N in
     units of the noise); for what does, n_x is how many rounds it stays about where it is.
     """
-    j = m.speaker
+    j = m.in_use
     time = math.log(max(round, 2))
-    if m.heard[arm] == 0:
+    if m.rewarded[arm] == 0:
         return m.mean_level[0], m.mean_level[1], m.mean_level[0] + math.sqrt(2 * time * m.mean_level[1])
     prediction, still, moving = predict_level(m, j, arm, round)
     noise = cautious_noise(m, j, arm)

@@ -1,4 +1,4 @@
-"""LearnedKalman: identify the system from the rewards, filter with it, and act with a little foresight."""
+"""LearnedKalman: identify the system from the rewards, filter with it, look one step ahead."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class LearnedKalman(Policy):
     chosen from the data, up to `dimensions`. Fits use the last `window` rounds, come at growing distances and
     are bounded in work, so memory and time per round stay the same for ever.
 
-    Beside it runs a bank of filters for arms that tell nothing about each other (`learning.local_levels`).
+    Beside it runs a bank of local-level filters, which treat every arm by itself (`learning.local_levels`).
     The two are weighed by how well they predicted the last few hundred rewards; where a linear model does not
     earn its keep, the policy acts on the levels as UCB does. A single wild reward moves neither; when
     predictions long trusted fail, the rounds before are forgotten.
@@ -79,8 +79,8 @@ class LearnedKalman(Policy):
     >>> LearnedKalman(arms=2)
     LearnedKalman(arms=2, window=8192, dimensions=8)
 
-    Glitches: a single reward of 10⁶ counts as one of a few standard deviations. docs/learner.md has the whole
-    story. The idea of EM and a Kalman filter for bandits: EMKF-Bandit (Zeng et al., arXiv 2409.11521); of
+    An outlier, a single reward of 10⁶, counts as one of a few standard deviations. docs/learner.md has the
+    details. The idea of EM and a Kalman filter for bandits: EMKF-Bandit (Zeng et al., arXiv 2409.11521); of
     acting on a filter with a bonus: Kalman-UCB and IDEA (Gornet, Mo and Sinopoli, arXiv 2504.03926,
     2510.01364).
     """
@@ -161,11 +161,23 @@ class LearnedKalman(Policy):
         ]
 
     def ranges(self) -> dict[str, Range]:
-        """The ring, the arms that are named, the dimensions, and the filter that speaks."""
+        """The ring, the arms that are named, the dimensions, and the local-level filter in use."""
         k, W, D = self.arms, self.window, self.dimensions
         arm: Range = (0, k - 1)
         counts = dict.fromkeys(
-            ("t", "fitted", "adopt", "begun", "again", "trusted", "next", "drawn", "heard", "last", "gone"),
+            (
+                "t",
+                "fitted",
+                "adopt",
+                "begun",
+                "again",
+                "trusted",
+                "next",
+                "drawn",
+                "rewarded",
+                "last",
+                "gone",
+            ),
             AT_LEAST_0,
         )
         return {
@@ -178,7 +190,7 @@ class LearnedKalman(Policy):
             "tried": arm,
             "lines": (-1, k - 1),
             "d": (0, D),
-            "speaker": (0, BANK - 1),
+            "in_use": (0, BANK - 1),
             "strike": (-1, 1),
         }
 
@@ -325,7 +337,7 @@ class LearnedKalman(Policy):
     def _change_unit(self, memory: Memory, factor: float, places: Any) -> None:
         """Express every model in a unit `factor` times as large.
 
-        The bank of levels begins anew on what is held.
+        The local-level filters start again on the rounds held.
         """
         memory["unit"] *= factor
         for name in ("C", "mu"):

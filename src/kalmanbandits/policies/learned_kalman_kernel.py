@@ -1,7 +1,7 @@
-"""The kernel of `LearnedKalman`: between two fits, the filter of the current model and the bank of levels.
+"""The kernel of `LearnedKalman`: the filters of the current model and of local levels between two fits.
 
 A reward corrects the state, the parameters of the arm that paid it (recursive least squares with the state as
-regressor), the bank, and the odds between the two; then every arm's index is made ready for the next choice.
+regressor), the local levels, and the odds of both; then every arm's index is made ready for the next choice.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ TRUSTED = 300  # rounds for which the model must have been good, for a change to
 LATEST = 16  # rounds after which a fit that has begun is adopted, at most; the ring keeps so many more
 
 # How to act.
-WIDTH = 1.0  # of the logarithm by which the doubt about an arm's parameters grows
-CURIOSITY = 0.2  # share of the state's variance one round on in the bonus, since foresight ends there
-LINES = 16  # arms that foresight looks at, and that it looks from
+WIDTH = 1.0  # of the logarithm by which the bonus for an arm's uncertain parameters grows
+CURIOSITY = 0.2  # share of the state's variance one round on in the bonus, since look-ahead ends there
+LINES = 16  # arms for which look-ahead is computed, and that it compares
 # Pulls in a row of an arm that is tried, which show whether what it pays persists; up to how many pulls;
 # unless its index is that many units behind; and what is added to its index meanwhile.
 REPEATS, KNOWN_AFTER, PROMISING, INSIST = 2, 12, 1.0, 1e9
@@ -57,7 +57,7 @@ def units(m: Any, y: Any) -> Any:
 
 @entry
 def replay_levels(memories: Any, places: Any) -> None:
-    """Let the bank of levels hear the rounds held once more, in order."""
+    """Replay the rounds held to the local-level filters, in order."""
     m = memories[0]
     for i in range(places.shape[0]):
         if m.arm[places[i]] >= 0:
@@ -84,7 +84,7 @@ def catch_up(memories: Any, first: Any, anew: Any) -> None:
 
 @routine
 def prepare(m: Any) -> None:
-    """Before the next choice: what both models say of every arm, and which arms foresight looks at."""
+    """Before the next choice: what both models say of every arm, and the arms to look ahead for."""
     if m.unit == 0:
         return
     d, k = m.d[CURRENT], m.pulls.shape[0]
@@ -94,11 +94,11 @@ def prepare(m: Any) -> None:
         prediction, variance, index = 0.0, 0.0, 0.0
         if d > 0:
             value, known, lasting = _predict(m, arm)
-            doubt = loading_variance(d, m.U[CURRENT, arm], m.z, m.P)
-            width = 1 + WIDTH * math.log(1 + m.t * doubt / (doubt + m.s2[CURRENT, arm]))
+            unknown = loading_variance(d, m.U[CURRENT, arm], m.z, m.P)
+            width = 1 + WIDTH * math.log(1 + m.t * unknown / (unknown + m.s2[CURRENT, arm]))
             prediction = weight * value
-            variance = weight * (known + doubt)
-            index = weight * (value + math.sqrt(width * doubt + CURIOSITY * lasting))
+            variance = weight * (known + unknown)
+            index = weight * (value + math.sqrt(width * unknown + CURIOSITY * lasting))
         if weight < 1:
             value, known, bold = level_index(m, arm, m.t)
             prediction += (1 - weight) * value
@@ -277,7 +277,7 @@ def _update(memory: Any, arm: Any, reward: Any) -> None:
         if not math.isnan(plain):
             m.odds = FADE * m.odds + max(-MOST, min(MOST, score - plain))
         propagate(m.d[CURRENT], m.G[CURRENT], m.Q[CURRENT], m.z, m.P, m.work_M)
-        _doubt(m, surprise)
+        _check_predictions(m, surprise)
     prepare(m)
 
 
@@ -293,7 +293,7 @@ def _record(m: Any, arm: Any, y: Any) -> None:
 
 
 @routine
-def _doubt(m: Any, surprise: Any) -> None:
+def _check_predictions(m: Any, surprise: Any) -> None:
     """Watch the predictions: ask for a fit when they fail, forget the past when they were long trusted."""
     m.surprise += (min(surprise, CAPPED) - m.surprise) / MEMORY
     m.trusted = m.trusted + 1 if m.surprise < 0.75 * DOUBT or m.trusted > TRUSTED else 0
