@@ -199,6 +199,16 @@ def gpu_intrinsic(function: Callable[..., object]) -> Callable[..., Any]:
     return made
 
 
+def gpu_extension() -> tuple[Any, Any, Any, Any]:
+    """How GPU kernels learn a new type: decorators, templates, and the registries of lowering and typing."""
+    return (
+        _cuda("extending"),
+        _cuda("typing.templates"),
+        _cuda("cudaimpl").registry,
+        _cuda("cudadecl").registry,
+    )
+
+
 class GpuRules(Protocol):
     """What numba-cuda is told while it compiles a kernel: see `gpu_compiler.Rules`."""
 

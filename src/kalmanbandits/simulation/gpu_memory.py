@@ -8,7 +8,6 @@ names, at the end of the record. Kernels see one memory: `two_parts(often, seldo
 from __future__ import annotations
 
 import functools
-import importlib
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from llvmlite import ir
 from numba.core import types
 
 from kalmanbandits.compilation import FOREIGN
+from kalmanbandits.numba_internals import gpu_extension
 from kalmanbandits.policies.spec import Memory
 from kalmanbandits.simulation.gpu_compiler import SIMULATED, Source
 
@@ -96,10 +96,7 @@ class TwoParts(types.Type):
 
 def _teach_compiler() -> Source:
     """Tell numba-cuda of `TwoParts`; returns the function that makes one of two records."""
-    extending: Any = importlib.import_module("numba.cuda.extending")
-    templates: Any = importlib.import_module("numba.cuda.typing.templates")
-    lowering: Any = importlib.import_module("numba.cuda.cudaimpl").registry
-    typing: Any = importlib.import_module("numba.cuda.cudadecl").registry
+    extending, templates, lowering, typing = gpu_extension()
 
     @extending.register_model(TwoParts)
     class Model(extending.models.StructModel):  # type: ignore[misc]
