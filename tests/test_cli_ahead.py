@@ -13,18 +13,18 @@ import numpy as np
 import pytest
 
 from kalmanbandits.backtesting import backtest, line_up
-from kalmanbandits.backtesting.play import Work, prepare
+from kalmanbandits.backtesting.play import Work, make_work
 from kalmanbandits.cli import ahead
-from kalmanbandits.cli.ahead import COMPILE, Ahead, Plan, Player, plan
+from kalmanbandits.cli.ahead import COMPILE, Ahead, Plan, Player, share_out
 from kalmanbandits.policies import UCB, LearnedKalman, Policy, Random
 from kalmanbandits.systems import Replay
 
 # Cache hits and misses: what the compiler has left, what is compiled here, and what is left to compile.
 FOUND = """
 import numpy as np
-from kalmanbandits.backtesting.play import prepare
+from kalmanbandits.backtesting.play import make_work
 from kalmanbandits.cli.ahead import Ahead
-from kalmanbandits.identification.smoothing import filter_cells
+from kalmanbandits.identification.by_dimension import filter_cells
 from kalmanbandits.identification.steps import improve
 from kalmanbandits.identification.subspace import observability, realise
 from kalmanbandits.policies import LearnedKalman
@@ -33,7 +33,7 @@ from kalmanbandits.simulation.rounds import play_block
 from kalmanbandits.systems import Replay
 policy = LearnedKalman(arms=2)
 table = Replay(np.random.default_rng(0).standard_normal((60, 2)))
-work = prepare(table, {"it": policy}, 1, 0, None, {}, 0)
+work = make_work(table, {"it": policy}, 1, 0, None, {}, 0)
 def counts(*entries):
     return [sum(one.values()) for each in entries for one in (each.stats.cache_hits, each.stats.cache_misses)]
 Ahead(work, 1)._compile_here(policy)
@@ -47,7 +47,7 @@ TABLE[5:9, 1] = np.nan
 
 
 def work_of(policies: dict[str, Policy], table: object = TABLE) -> Work:
-    return prepare(Replay(table), policies, 2, 0, None, {}, 0)
+    return make_work(Replay(table), policies, 2, 0, None, {}, 0)
 
 
 def test_what_was_compiled_ahead_is_found(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_played_elsewhere_in_plain_python_is_the_same_to_the_bit() -> None:
 def test_what_a_player_does_not_play_is_played_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ahead, "PLAY", "raise SystemExit(1)")
     work = work_of({"UCB": UCB(arms=2), "Random": Random(arms=2)})
-    monkeypatch.setattr(ahead, "plan", lambda _: Plan(["UCB", "Random"], [], False))
+    monkeypatch.setattr(ahead, "share_out", lambda _: Plan(["UCB", "Random"], [], False))
     with Ahead(work, 2) as helped:
         helped.do()
     alone = backtest(Replay(TABLE), dict(work.policies), runs=2)
@@ -94,21 +94,21 @@ def test_small_tables_are_played_and_others_compiled_where_nothing_is_on_disk(
     policies: dict[str, Policy] = {"UCB": UCB(arms=2), "it": LearnedKalman(arms=2), "Random": Random(arms=2)}
     monkeypatch.setattr(ahead, "rounds_are_kept", lambda _: False)
     monkeypatch.setattr(ahead, "cache_folder", lambda: tmp_path)
-    assert plan(work_of(policies)) == Plan(["UCB", "Random"], ["it"], True)
+    assert share_out(work_of(policies)) == Plan(["UCB", "Random"], ["it"], True)
     long = np.zeros((ahead.SMALL, 2))
-    assert plan(work_of(policies, long)) == Plan([], ["UCB", "it", "Random"], True)
+    assert share_out(work_of(policies, long)) == Plan([], ["UCB", "it", "Random"], True)
     (tmp_path / "improve-0.bin").touch()
-    assert plan(work_of(policies, long)) == Plan([], ["UCB", "it", "Random"], False)
+    assert share_out(work_of(policies, long)) == Plan([], ["UCB", "it", "Random"], False)
     monkeypatch.setattr(ahead, "rounds_are_kept", lambda _: True)
-    assert plan(work_of(policies)) == Plan([], [], False)
+    assert share_out(work_of(policies)) == Plan([], [], False)
 
 
 def test_it_sees_what_is_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     policies: dict[str, Policy] = {"UCB": UCB(arms=2)}
     backtest(Replay(TABLE), policies, runs=1)
-    assert plan(work_of(policies)).played == []
+    assert share_out(work_of(policies)).played == []
     monkeypatch.setattr("kalmanbandits.compilation.cache_folder", lambda: tmp_path)
-    assert plan(work_of(policies)).played == ["UCB"]
+    assert share_out(work_of(policies)).played == ["UCB"]
 
 
 def test_helpers_are_not_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:

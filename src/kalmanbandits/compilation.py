@@ -40,8 +40,8 @@ from kalmanbandits.numba_internals import (
     dump_code,
     is_compiled,
     load_code,
-    processor,
     signature_of,
+    target_processor,
 )
 from kalmanbandits.uncompiled import uncompiled
 
@@ -159,7 +159,9 @@ class KernelCache(CodeCache):
             write_checked(path, key, content)
 
     def _key(self, signature: Signature | tuple[Any, ...]) -> bytes:
-        return repr((self._function, repr(signature), processor(), foreign_sources(signature))).encode()
+        return repr(
+            (self._function, repr(signature), target_processor(), foreign_sources(signature))
+        ).encode()
 
     def _path(self, key: bytes) -> Path | None:
         folder = cache_folder() if self._enabled else None
@@ -225,7 +227,7 @@ def target() -> str:
     Two machines of which these differ may round differently, as one multiplies and adds in one step.
     `NUMBA_CPU_NAME` and `NUMBA_CPU_FEATURES` pin both.
     """
-    _, name, features = processor()
+    _, name, features = target_processor()
     return f"{name} {hashlib.sha256(features.encode()).hexdigest()[:8]}"
 
 

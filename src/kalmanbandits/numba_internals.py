@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 import numba
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.core.caching import _Cache as CodeCache
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, CompileResult, Flags
@@ -26,6 +26,8 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.registry import cpu_target
 from numba.core.serialize import dumps
 from numba.core.typing.templates import Signature
+from numba.extending import intrinsic
+from numba.np.arrayobj import make_array, populate_array
 
 __all__ = ["CodeCache", "CompileResult", "Context", "Signature", "compiler_lock"]
 F = TypeVar("F", bound=Callable[..., object])
@@ -152,7 +154,7 @@ def signature_of(compiled: Any, arguments: tuple[object, ...]) -> tuple[tuple[An
     return tuple(map(compiled.typeof_pyval, arguments)), compiled._cache
 
 
-def processor() -> tuple[str, str, str]:
+def target_processor() -> tuple[str, str, str]:
     """What machine code is made for: the platform, the processor's name and its features."""
     magic: tuple[str, str, str] = cpu_target.target_context.codegen().magic_tuple()
     return magic
@@ -176,6 +178,53 @@ def load_code(context: Context, dumped: bytes) -> CompileResult:
 def is_compiled(value: object) -> bool:
     """Whether `value` is what Numba's decorators make of a function."""
     return isinstance(value, Dispatcher)
+
+
+def square_on_stack(side: int) -> Any:
+    """A function of kernels: a matrix of so many rows and columns on the stack, with undefined entries."""
+    double, kind = ir.DoubleType(), types.Array(types.float64, 2, "C")
+
+    def square(typing: Any) -> Any:
+        def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            place = cgutils.alloca_once(builder, ir.ArrayType(double, side * side))  # type: ignore[no-untyped-call]
+            place.align = 8 * side
+            array = make_array(kind)(context, builder)  # type: ignore[no-untyped-call]
+            rows, size, row = (context.get_constant(types.intp, value) for value in (side, 8, 8 * side))
+            data = builder.bitcast(place, double.as_pointer())
+            populate_array(array, data, (rows, rows), (row, size), size, None)  # type: ignore[no-untyped-call]
+            return array._getvalue()
+
+        return kind(), build
+
+    return intrinsic(square)
+
+
+def add_vectors() -> Any:
+    """A function of kernels, (out, a, x, M, j, lanes): out[a] ← out[a] + x M[j] in `lanes` columns."""
+
+    def row(context: Any, builder: Any, kind: Any, array: Any, place: Any, vector: ir.Type) -> Any:
+        found = make_array(kind)(context, builder, array)  # type: ignore[no-untyped-call]
+        columns = cgutils.unpack_tuple(builder, found.shape)[1]  # type: ignore[no-untyped-call]
+        start = builder.gep(found.data, [builder.mul(place, columns)])
+        return builder.bitcast(start, vector.as_pointer())
+
+    def add(typing: Any, out: Any, a: Any, x: Any, M: Any, j: Any, lanes: Any) -> Any:
+        vector = ir.VectorType(ir.DoubleType(), lanes.literal_value)
+
+        def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            target = row(context, builder, signature.args[0], arguments[0], arguments[1], vector)
+            source = row(context, builder, signature.args[3], arguments[3], arguments[4], vector)
+            undefined, zero = ir.Constant(vector, ir.Undefined), ir.Constant(ir.IntType(32), 0)
+            lane = builder.insert_element(undefined, arguments[2], zero)
+            every = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
+            factor = builder.shuffle_vector(lane, undefined, every)
+            product = builder.fmul(factor, builder.load(source, align=8))
+            builder.store(builder.fadd(builder.load(target, align=8), product), target, align=8)
+            return context.get_dummy_value()
+
+        return types.none(out, types.intp, types.float64, M, types.intp, lanes), build
+
+    return intrinsic(prefer_literal=True)(add)
 
 
 def _cuda(module: str) -> Any:

@@ -9,7 +9,8 @@ from joint_gaussian import D, bandit_cells, drawn_model, room
 import kalmanbandits as kb
 from kalmanbandits.compilation import entry
 from kalmanbandits.identification.by_dimension import filter_cells, smooth_cells
-from kalmanbandits.identification.past import MOST, add_past, carry_past, retire, turn_past
+from kalmanbandits.identification.past import MOST, add_past, add_to_past, carry_past, turn_past
+from kalmanbandits.identification.search import CURRENT
 from kalmanbandits.policies import learned_kalman
 
 SIZE = D + 2
@@ -47,7 +48,7 @@ def test_what_left_and_what_is_seen_are_all_there_is(leaving):
     filter_cells(D, p, cells, n, w)
     w.weight[leaving:n] = 0.0
     smooth_cells(D, p, cells, n, w)
-    retire(D, p, w)
+    add_to_past(D, p, w)
     filter_cells(D, p, cells, n, w)
     w.weight[:leaving] = 0.0
     smooth_cells(D, p, cells, n, w)
@@ -88,29 +89,37 @@ def test_an_arm_often_pulled_follows_its_rewards():
     w.A[:], w.b[:], w.yy[:] = 0.0, 0.0, 0.0
     w.A[0, D, D] = 3 * MOST
     w.yy[0] = 6 * MOST
-    retire(D, p, w)
+    add_to_past(D, p, w)
     assert p.past[0, D, D] == pytest.approx(MOST)
     assert p.past[0, D + 1, D + 1] == pytest.approx(2 * MOST)
     assert p.past[1, D, D] == 0
 
 
-def bad_pulls():
-    """Pulls of the arms that are never best, in the last third of a run much longer than the window."""
-    k, n = 8, 2400
+def what_is_known_of_arms_out_of_sight():
+    """Posterior over prior variance of the level, of arms tried before the window and not since."""
+    k, n, window = 8, 1500, 512
     rng = np.random.default_rng(7)
-    z = np.zeros(n)
-    for t in range(1, n):
-        z[t] = 0.9 * z[t - 1] + 0.45 * rng.standard_normal()
-    loadings = np.array([1.0, -1.0, 0.5, -0.5, 0.3, -0.3, 0.1, 0.0])
-    table = np.outer(z, loadings) + 0.1 * rng.standard_normal((n, k))
-    policy = kb.LearnedKalman(arms=k, window=512)
-    result = kb.simulate(kb.systems.Replay(table), {"L": policy}, seed=0, trace=True)
-    return int((result.choice.values[0, 0, -800:] > 1).sum())
+    loadings, z = np.array([1.0, -1.0, 0.5, -0.5, 0.3, -0.3, 0.1, 0.0]), 0.0
+    agent = kb.Agent(kb.LearnedKalman(arms=k, window=window))
+    last = np.zeros(k, int)
+    for t in range(n):
+        arm = agent.select()
+        level = -3.0 * (arm > 1)  # so that the others are soon left alone
+        agent.update(arm, loadings[arm] * z + level + 0.1 * rng.standard_normal())
+        last[arm] = t
+        z = 0.9 * z + 0.45 * rng.standard_normal()
+    agent.explain()  # adopts a fit that is due
+    m = agent._play.memory[0]
+    d, begun = int(m["d"][CURRENT]), int(m["begun"])
+    hidden = last < begun - window
+    assert d > 0
+    return m["U"][CURRENT, hidden, d, d] / m["prior"][CURRENT, hidden, 2]
 
 
 def test_an_arm_tried_long_ago_is_still_known(monkeypatch):
-    """Without its past, every arm that left the window is tried again."""
-    known = bad_pulls()
-    monkeypatch.setattr(learned_kalman, "retire", lambda d, p, w: None)
-    forgotten = bad_pulls()
-    assert known < 0.5 * forgotten, (known, forgotten)
+    """Six arms that pay far less are left alone. Without their past all would be tried again."""
+    known = what_is_known_of_arms_out_of_sight()
+    assert len(known) == 6
+    assert known.max() < 0.5
+    monkeypatch.setattr(learned_kalman, "add_to_past", lambda d, p, w: None)
+    assert len(what_is_known_of_arms_out_of_sight()) == 0

@@ -10,7 +10,7 @@ import pytest
 from kalmanbandits.cli import answer
 from kalmanbandits.errors import InvalidArgument, InvalidType
 from kalmanbandits.identification.table_fit import fit_table
-from kalmanbandits.identification.table_words import describe, modes, told
+from kalmanbandits.identification.table_words import describe, informative_about, modes
 from kalmanbandits.policies import KalmanGreedy
 from kalmanbandits.simulation import simulate
 from kalmanbandits.simulation.environment import Drawn
@@ -104,10 +104,10 @@ def test_the_whole_system_carries_the_levels() -> None:
 
 def test_what_one_arm_tells_about_another() -> None:
     shared = LinearGaussianSystem([[0.9]], [[1.0], [2.0]], [[0.19]], 0.1)
-    share = told(shared)
+    share = informative_about(shared)
     assert share.shape == (2, 2)
     assert share[1, 0] > share[0, 0] > 0.5  # the second reads the same state with less noise
-    np.testing.assert_allclose(told(decoupled(arms=2))[0, 1], 0.0, atol=1e-12)
+    np.testing.assert_allclose(informative_about(decoupled(arms=2))[0, 1], 0.0, atol=1e-12)
 
 
 def test_modes() -> None:
@@ -127,7 +127,7 @@ def test_words_for_few_and_many_columns() -> None:
         "dimension 2, from 500 rows",
         "does not swing",
         "known one round ahead",
-        "seeing one column alone",
+        "observing one column alone",
     ):
         assert part in text
     assert "are few for" not in text
@@ -162,7 +162,7 @@ def test_the_command_writes_what_check_and_run_take(
     said = capsys.readouterr().out
     assert "arms=2, dimension=3" in said
     assert "Its arms pay " in said
-    assert "k = 2, d = 2" in said  # the levels are told apart
+    assert "k = 2, d = 2" in said  # the levels are informative_about apart
     assert answer(["fit", str(path), "--out", str(tmp_path / "no" / "such.toml")]) == 4
     assert f"No such file or directory: '{tmp_path / 'no' / 'such.toml'}'" in capsys.readouterr().err
     assert answer(["fit", str(path), "--without-levels", "--dimensions", "3", "--out", str(system)]) == 0

@@ -77,7 +77,7 @@ def test_arms_that_stand_still_have_running_means(seed, n):
     follow_all(memory, arms, y, np.cumsum(rng.integers(1, 5, n)))
     for arm in range(ARMS):
         own = y[arms == arm]
-        assert memory["heard"][0, arm] == len(own)
+        assert memory["rewarded"][0, arm] == len(own)
         if len(own):
             prediction, still, moving = predict(memory, STILL, arm, 1000)
             assert prediction == pytest.approx(own.mean())
@@ -135,7 +135,7 @@ def test_one_glitch_moves_a_level_little_and_two_in_a_row_move_it():
     np.testing.assert_allclose(after, before, atol=0.01)
     forgiven = memory.copy()
     follow_all(forgiven, np.zeros(50), rng.standard_normal(50), np.arange(201, 251))
-    assert abs(predict(forgiven, int(forgiven["speaker"][0]), 0, 251)[0]) < 0.5
+    assert abs(predict(forgiven, int(forgiven["in_use"][0]), 0, 251)[0]) < 0.5
     follow_all(memory, [0], [glitch], [201])
     for j in range(BANK):
         assert predict(memory, j, 0, 202)[0] == pytest.approx(glitch, rel=0.1)
@@ -177,7 +177,7 @@ def test_rare_coins_are_not_taken_for_outliers_for_long(seed):
 def speaker_after(y, arms=None):
     memory = bank()
     follow_all(memory, np.zeros(len(y)) if arms is None else arms, y)
-    return memory, int(memory["speaker"][0])
+    return memory, int(memory["in_use"][0])
 
 
 def test_the_filter_that_predicts_best_speaks():
@@ -222,8 +222,8 @@ def test_the_index_falls_with_what_is_known_and_an_unknown_arm_is_like_the_other
     many = index(memory, 0, 200)
     assert few[2] - few[0] > many[2] - many[0] > 0
     assert few[1] > many[1] > 0
-    prediction, variance, bold = index(memory, 1, 200)  # never heard of
-    assert prediction == pytest.approx(memory["level"][0, int(memory["speaker"][0]), 0])
+    prediction, variance, bold = index(memory, 1, 200)  # never rewarded of
+    assert prediction == pytest.approx(memory["level"][0, int(memory["in_use"][0]), 0])
     assert bold == pytest.approx(prediction + np.sqrt(2 * np.log(200) * variance))
 
 

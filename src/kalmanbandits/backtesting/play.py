@@ -83,7 +83,7 @@ def backtest(
     >>> result.best_arm, [result.names[p] for p in result.order]
     ('column 2', ['UCB', 'Random'])
     """
-    work = prepare(replay, policies, runs, seed, progress, left_out, fitted)
+    work = make_work(replay, policies, runs, seed, progress, left_out, fitted)
     if client is None:
         work.do(available_cores() if threads is None else whole("threads", threads, 1))
     else:
@@ -91,7 +91,7 @@ def backtest(
     return work.result()
 
 
-def prepare(
+def make_work(
     replay: Replay,
     policies: Mapping[str, Policy],
     runs: int,

@@ -51,7 +51,7 @@ class Plan(NamedTuple):
     fits: bool
 
 
-def plan(work: Work) -> Plan:
+def share_out(work: Work) -> Plan:
     """Share out what is not on disk; policies of one's own stay here."""
     replay = work.table.whole
     absent = [
@@ -91,7 +91,7 @@ class Ahead:
 
     def do(self) -> None:
         """Play everything, here and elsewhere."""
-        shares = plan(self.work) if self.threads > 1 else Plan([], [], False)
+        shares = share_out(self.work) if self.threads > 1 else Plan([], [], False)
         if shares.played:
             self._play_elsewhere(shares.played)
         if shares.fits or len(shares.compiled) > 1:

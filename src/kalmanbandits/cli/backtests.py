@@ -106,7 +106,7 @@ def backtest(
 def play_table(replay: Any, origin: Any, folder: Path, title: str, options: dict[str, Any]) -> None:
     """Let the policies play, print what came of it, and write the report."""
     from kalmanbandits.backtesting import line_up, recommend, train
-    from kalmanbandits.backtesting.play import prepare
+    from kalmanbandits.backtesting.play import make_work
     from kalmanbandits.backtesting.recommendation import left_out_line, lines
     from kalmanbandits.backtesting.report import write_backtest
     from kalmanbandits.backtesting.stretches import span
@@ -124,7 +124,7 @@ def play_table(replay: Any, origin: Any, folder: Path, title: str, options: dict
     found = line_up(replay, split(options["policies"]), None if trained is None else trained.system)
     threads = options["jobs"] or available_cores()
     with client_of(options["cluster"]) as client, Reporter(sys.stderr) as reporter:
-        work = prepare(
+        work = make_work(
             replay, found.policies, options["runs"], options["seed"], reporter, found.left_out,
             0 if trained is None else trained.rows,
         )  # fmt: skip

@@ -55,7 +55,7 @@ def turn_past(d: Any, past: Any, L: Any) -> None:
 
 
 @entry
-def retire(d: Any, p: Any, w: Any) -> None:
+def add_to_past(d: Any, p: Any, w: Any) -> None:
     """Add the sums of an E-step, those of rounds that are about to leave, to each arm's past."""
     D = p.G.shape[0]
     for arm in range(p.C.shape[0]):
@@ -75,11 +75,14 @@ def retire(d: Any, p: Any, w: Any) -> None:
 
 
 def carry_past(old: Parameters, new: Parameters, before: Array, after: Array) -> None:
-    """The past of a model in the states of another.
+    """The past of a model in the states of another, and the levels and noises of the arms that have one.
 
     `before` (n, d) and `after` (n, e) are the filtered states of both models in the same rounds; the latter
     are regressed on the former.
     """
+    known = old.past[:, -2, -2] > 0
+    new.mu[known], new.s2[known] = old.mu[known], old.s2[known]
+    new.prior[known, 1:] = old.prior[known, 1:]
     D, d, e = len(old.G), before.shape[1], after.shape[1]
     square = before.T @ before + 1e-6 * len(before) * np.eye(d)
     turn = np.zeros((D + 2, D + 2))

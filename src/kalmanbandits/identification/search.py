@@ -213,6 +213,8 @@ class Search:
             filter_cells(int(fits.d[j]), fits.models[j], self.cells, self.n, self.w)
             states.append(self.w.z[: self.n, : int(fits.d[j])].copy())
         carry_past(fits.models[CURRENT], fits.models[i], *states)
+        if self.first == 0:  # or else its loadings would not know of it before the next fit
+            self.polish(i, self.cells, PROOF_WORK, PROOF_STEPS)
 
     def proves_itself(self, i: int) -> bool:
         """Whether a challenger that wins on the last rounds wins, after a few steps, on all of them."""

@@ -13,7 +13,7 @@ from kalmanbandits.errors import InvalidArgument, whole
 from kalmanbandits.identification.arrays import Cells, Parameters, Workspace, workspace
 from kalmanbandits.identification.by_dimension import filter_cells, smooth_cells
 from kalmanbandits.identification.maximisation import LEAST_NOISE
-from kalmanbandits.identification.past import retire
+from kalmanbandits.identification.past import add_to_past
 from kalmanbandits.identification.search import CURRENT, MODELS, Fits, Search
 from kalmanbandits.learning.local_levels import BANK, level_fields
 from kalmanbandits.policies.learned_kalman_kernel import (
@@ -40,6 +40,7 @@ ROUNDS_PER_DIMENSION = 5  # no more dimensions than data can bear
 CLIP = 50.0  # units around the median, beyond which a fit does not look
 
 AT_LEAST_0: Range = (0, math.inf)
+COUNTS = ["t", "fitted", "adopt", "begun", "again", "trusted", "next", "drawn", "rewarded", "last", "gone"]
 NAMES = ("G", "Q", "C", "mu", "s2", "U", "prior", "past")
 FITTED = (*NAMES, "d", "value", "state", "drawn", "z", "P", "next", "gone")  # what a fit finds
 FILTERED = ("C", "mu", "U")  # of the current model, and changed by every reward
@@ -164,24 +165,8 @@ class LearnedKalman(Policy):
         """The ring, the arms that are named, the dimensions, and the local-level filter in use."""
         k, W, D = self.arms, self.window, self.dimensions
         arm: Range = (0, k - 1)
-        counts = dict.fromkeys(
-            (
-                "t",
-                "fitted",
-                "adopt",
-                "begun",
-                "again",
-                "trusted",
-                "next",
-                "drawn",
-                "rewarded",
-                "last",
-                "gone",
-            ),
-            AT_LEAST_0,
-        )
         return {
-            **counts,
+            **dict.fromkeys(COUNTS, AT_LEAST_0),
             "held": (0, W),
             "begun_held": (0, W),
             "arm": (-1, k - 1),
@@ -295,7 +280,7 @@ class LearnedKalman(Policy):
             filter_cells(d, p, cells, n, w)
             w.weight[leaving:n] = 0.0
             smooth_cells(d, p, cells, n, w)
-            retire(d, p, w)
+            add_to_past(d, p, w)
             memory["gone"] = memory["t"] - n + leaving
 
     def grow(self, memory: Memory, larger: Self) -> Memory:

@@ -157,9 +157,8 @@ def _shortlist(m: Any, weight: Any) -> None:
                 total += m.P[a, b] * m.C[CURRENT, arm, b]
             Pc[a] = total
             variance += total * m.C[CURRENT, arm, a]
-        scale = 1 / math.sqrt(
-            variance + m.s2[CURRENT, arm] + loading_variance(d, m.U[CURRENT, arm], m.z, m.P)
-        )
+        variance += m.s2[CURRENT, arm] + loading_variance(d, m.U[CURRENT, arm], m.z, m.P)
+        scale = 1 / math.sqrt(variance)
         for a in range(d):
             total = 0.0
             for b in range(d):
@@ -210,15 +209,8 @@ def _score(memory: Any, arm: Any, key: Any, round: Any) -> Any:
 @routine
 def observe_linear(m: Any, arm: Any, y: Any) -> Any:
     """Correct state and arm by a reward; returns log-score and squared error over variance."""
-    d, c, z, P, K, U, u = (
-        m.d[CURRENT],
-        m.C[CURRENT, arm],
-        m.z,
-        m.P,
-        m.work_x[0],
-        m.U[CURRENT, arm],
-        m.work_x[1],
-    )
+    d, c, z, P = m.d[CURRENT], m.C[CURRENT, arm], m.z, m.P
+    K, U, u = m.work_x[0], m.U[CURRENT, arm], m.work_x[1]
     S, v = m.s2[CURRENT, arm], y - m.mu[CURRENT, arm]
     for a in range(d):
         total = 0.0

@@ -96,6 +96,8 @@ class TwoParts(types.Type):
 
 def _teach_compiler() -> Source:
     """Tell numba-cuda of `TwoParts`; returns the function that makes one of two records."""
+    extending: Any
+    templates: Any
     extending, templates, lowering, typing = gpu_extension()
 
     @extending.register_model(TwoParts)
