@@ -64,7 +64,7 @@ def test_played_elsewhere_in_plain_python_is_the_same_to_the_bit() -> None:
     policies = {
         name: policy
         for name, policy in line_up(replay).policies.items()
-        if not isinstance(policy, LearnedKalman)
+        if is_ours(type(policy)) and not isinstance(policy, LearnedKalman)
     }
     work = work_of(policies)
     with Ahead(work, 2) as helped:

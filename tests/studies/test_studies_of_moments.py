@@ -13,7 +13,7 @@ from study_worlds import chunk_files, contents, small_blocks, small_study
 
 from kalmanbandits.errors import InvalidArgument, StoreRefused
 from kalmanbandits.reporting import write_report
-from kalmanbandits.reporting.study.losses import BlockLosses, RunLosses, average, combination, percent_gain
+from kalmanbandits.reporting.study.losses import BlockLosses, RunLosses, average, combination, summed_gain
 from kalmanbandits.statistics.moments import Moments
 from kalmanbandits.studies import Changes, Results, Shard, merge_stores, parse_study, run_study
 
@@ -171,7 +171,7 @@ def test_between_systems_moments_give_an_upper_bound() -> None:
         for values in systems
     ]
     for exact, bound, places in ((runs[:1], blocks[:1], True), (runs, blocks, False)):
-        one, other = percent_gain(exact, 0, 1), percent_gain(bound, 0, 1)
+        one, other = summed_gain(exact, 0, 1), summed_gain(bound, 0, 1)
         assert float(other.value) == pytest.approx(float(one.value), rel=1e-9)
         width, wider = one.high - one.low, other.high - other.low
         assert wider == pytest.approx(width, rel=1e-9) if places else wider > width
