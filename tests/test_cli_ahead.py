@@ -17,6 +17,7 @@ from kalmanbandits.backtesting.play import Work, make_work
 from kalmanbandits.cli import ahead
 from kalmanbandits.cli.ahead import COMPILE, Ahead, Plan, Player, share_out
 from kalmanbandits.policies import UCB, LearnedKalman, Policy, Random
+from kalmanbandits.policies.spec import is_ours
 from kalmanbandits.systems import Replay
 
 # Cache hits and misses: what the compiler has left, what is compiled here, and what is left to compile.
