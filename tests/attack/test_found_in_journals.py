@@ -216,3 +216,19 @@ def test_tables_that_somebody_adds_are_let_be(journal):
     with kb.Agent.open(journal) as agent:
         play(agent, 1)
         assert agent.rounds == 4
+
+
+def test_a_schema_whose_message_is_not_utf8_is_damage(journal):
+    """SQLite quotes the name of a table whose definition it cannot read, bytes and all."""
+    path = journal / database.FILE
+    content = path.read_bytes()
+    damaged = content.replace(b"CREATE TABLE event", b"CREATE TXBLE event").replace(
+        b"\x05event", b"\x05\xff\xfevnt"
+    )
+    damaged = damaged.replace(b"tableeventevent", b"table\xff\xfeent\xff\xfeent")
+    assert damaged != content
+    path.write_bytes(damaged)
+    before = picture(journal)
+    with pytest.raises(FileFormatError, match="damaged"):
+        kb.Agent.open(journal, POLICY)
+    assert picture(journal)[database.FILE] == before[database.FILE]

@@ -132,9 +132,24 @@ def only_to_read(path: Path) -> sqlite3.Connection:
     return db
 
 
+class _Connection(sqlite3.Connection):
+    """SQLite quotes a damaged schema in its messages, and Python cannot read one that is not UTF-8."""
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        """As `sqlite3.Connection.execute`, with damage in place of a message that cannot be read."""
+        try:
+            return super().execute(sql, parameters)
+        except UnicodeDecodeError as error:
+            damage = sqlite3.DatabaseError("malformed database schema")
+            damage.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+            raise damage from error
+
+
 def _open(path: Path, mode: str) -> sqlite3.Connection:
     address = f"file:{quote(os.fsencode(path.absolute()))}?mode={mode}"
-    return sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
+    return sqlite3.connect(
+        address, uri=True, isolation_level=None, check_same_thread=False, factory=_Connection
+    )
 
 
 def facts(db: sqlite3.Connection) -> dict[str, Any]:
