@@ -55,6 +55,11 @@ def rivals(k: int) -> dict[str, Any]:
     return policies
 
 
+def over(regret: float, best: float) -> float:
+    """A ratio of regrets: 1 where nobody loses anything, infinite where only the best does not."""
+    return regret / best if best > 0 else 1.0 if regret <= 0 else math.inf
+
+
 def play(world: World, run: int, seed: int) -> dict[str, float]:
     """The regret of every policy in one run; all meet the same rewards."""
     means, rewards = world.tables(np.random.default_rng([seed, 77, run]))
@@ -80,9 +85,9 @@ def measure(group: str, number: int, runs: int, seed: int) -> dict[str, Any]:
     return {
         "world": world.name,
         "best": best,
-        "ratio": mean[LEARNED] / max(mean[best], 1e-300),
-        "runs": [regret[LEARNED] / max(regret[best], 1e-300) for regret in played],
-        "random": mean[RANDOM] / max(mean[best], 1e-300),
+        "ratio": over(mean[LEARNED], mean[best]),
+        "runs": [over(regret[LEARNED], regret[best]) for regret in played],
+        "random": over(mean[RANDOM], mean[best]),
         "costly": bool(tries > COSTLY * mean[best]),
     }
 
@@ -91,9 +96,10 @@ def summary(rows: list[dict[str, Any]]) -> str:
     """Geometric mean with its interval over worlds, median, worst, and the share of runs above 2."""
     ratios = np.array([row["ratio"] for row in rows])
     logs = np.log(ratios)
-    error = 1.96 * logs.std(ddof=1) / math.sqrt(len(logs)) if len(logs) > 1 else math.inf
+    known = len(logs) > 1 and bool(np.isfinite(logs).all())  # infinite where the best loses nothing
+    error = 1.96 * logs.std(ddof=1) / math.sqrt(len(logs)) if known else math.inf
     runs = np.concatenate([row["runs"] for row in rows])
-    low, high = math.exp(logs.mean() - error), math.exp(logs.mean() + error)
+    low, high = (math.exp(logs.mean() - error), math.exp(logs.mean() + error)) if known else (0.0, math.inf)
     worst = rows[int(ratios.argmax())]
     middle = math.exp(logs.mean())
     return (
