@@ -6,7 +6,7 @@ import pytest
 
 from attack import TARGETS, attack
 
-CASES = 20
+CASES = 40
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -90,7 +90,7 @@ def check_truncation(
     np.testing.assert_array_equal(first.earned, whole.earned[:, : t - whole.fitted])
 
 
-@settings(max_examples=16, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     t=st.integers(1, ROWS - 1),
@@ -106,7 +106,7 @@ def test_later_rows_change_nothing_before_them(
     check_causality(seed, t, level, unit, gaps, masked, False, minimize)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     t=st.integers(12, ROWS - 1),
