@@ -8,6 +8,9 @@ PASSES ?= 10
 SEED ?= 0
 BUCKET ?= module
 
+# Where this is set, every process compiles the sources of all that it imports anew: a second, for each of hundreds.
+export PYTHONDONTWRITEBYTECODE :=
+
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 UV := $(BIN)/uv

@@ -12,6 +12,7 @@ import sys
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 from agent_worlds import bits, in_order, reward
 
@@ -44,35 +45,23 @@ def finished(processes):
     assert [process.exitcode for process in processes] == [0] * len(processes)
 
 
-STARTER = """
-import sys
-import numpy as np
-import kalmanbandits as kb
-table = kb.systems.Replay(np.random.default_rng(0).normal([0.0, 1.0, 2.0], 1.0, (400, 3)))
-with kb.Agent.open(sys.argv[1], kb.UBSS(arms=3, window=2), seed=3) as agent:
-    begun = agent.rounds
-    print("ready", flush=True)
-    input()
-    print(begun, agent.warm_start(table, once=True), agent.rounds)
-"""
+def starter(path, told, go):
+    table = kb.systems.Replay(np.random.default_rng(0).normal([0.0, 1.0, 2.0], 1.0, (400, 3)))
+    with kb.Agent.open(path, POLICY, seed=3) as agent:
+        begun = agent.rounds
+        go.wait(600)
+        told.put((begun, agent.warm_start(table, once=True), agent.rounds))
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_of_processes_that_begin_together_one_plays_the_table(tmp_path):
     """All of them have seen that no round was played, as the file that a backtest writes does."""
-    starters = [
-        subprocess.Popen(
-            [sys.executable, "-c", STARTER, str(tmp_path / "journal")],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )
-        for _ in range(3)
-    ]  # fmt: skip
-    for starter in starters:
-        assert starter.stdout.readline() == "ready\n"
-    for starter in starters:
-        starter.stdin.write("go\n")
-        starter.stdin.flush()
-    said = sorted(starter.communicate(timeout=60)[0].split() for starter in starters)
-    assert said == [["0", "False", "400"], ["0", "False", "400"], ["0", "True", "400"]]
+    told, go = FORK.SimpleQueue(), FORK.Barrier(3)
+    starters = [FORK.Process(target=starter, args=(tmp_path / "journal", told, go)) for _ in range(3)]
+    for process in starters:
+        process.start()
+    finished(starters)
+    assert sorted(told.get() for _ in starters) == [(0, False, 400), (0, False, 400), (0, True, 400)]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,17 +70,19 @@ def watch(script: str, *arguments: object) -> Watched:
         return Watched(lines, end, said.read_text(errors="replace")[-1500:])
 
 
-def attack(target: str, seed: int, cases: int) -> tuple[int, list[Fault]]:
-    """Play cases of one target in one child; how many were played, and what was found."""
-    lines, end, said = watch("child.py", target, seed, cases)
-    found, last = [], "none: before the first case"
+def attack(targets: Iterable[str], seed: int, cases: int) -> tuple[Counter[str], list[Fault]]:
+    """Play cases of some targets in one child; how many of each were played, and what was found."""
+    lines, end, said = watch("child.py", ",".join(targets), seed, cases)
+    played: Counter[str] = Counter()
+    found, target, last = [], "", "none: before the first case"
     for line in lines:
-        last = line.get("case", last)
+        target, last = line.get("target", target), line.get("case", last)
+        played[target] += "case" in line
         if "fault" in line:
             found.append(Fault(target, seed, line["fault"], last, line["trace"]))
     if end:
         found.append(Fault(target, seed, end, last, said))
-    return sum("case" in line for line in lines), found
+    return played, found
 
 
 def _wait(child: subprocess.Popen[bytes], notes: Path) -> bool:
@@ -127,8 +130,8 @@ def main() -> int:
     print(f"seed {seed}", flush=True)
     while time.monotonic() < until and played.total() < options.cases:
         for target in options.targets.split(","):
-            count, found = attack(target, seed, min(BATCH[target], options.cases - played.total()))
-            played[target] += count
+            count, found = attack([target], seed, min(BATCH[target], options.cases - played.total()))
+            played += count
             for fault in found:
                 kind = (target, re.sub(r"\d+|'.*?'", "…", fault.kind)[:80])
                 if kind not in faults:

@@ -1,8 +1,8 @@
-"""Play many cases of one target in a process of its own, and note each before it is played.
+"""Play many cases of some targets in a process of its own, and note each before it is played.
 
-    python child.py TARGET SEED COUNT FOLDER
+    python child.py TARGET[,TARGET…] SEED COUNT FOLDER
 
-Writes `notes` into the folder, a line of JSON for each case and for each fault. Whoever started it reads the
+Writes `notes` into the folder, a line of JSON for each target, case and fault. Whoever started it reads the
 last line if it ends before its time.
 """
 
@@ -17,9 +17,12 @@ import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
+
+if TYPE_CHECKING:
+    from targets import Target
 
 MEMORY = 12 << 30  # bytes of address space: more is a bomb
 RESIDENT = 2 << 20  # kibibytes that were really used
@@ -68,49 +71,56 @@ def notebook(folder: Path) -> Callable[..., None]:
     return note
 
 
-def main(name: str, number: int, count: int, folder: Path) -> None:
-    """Play `count` cases."""
+def play(
+    made: Callable[[Path, int], Target], number: int, count: int, work: Path, note: Callable[..., None]
+) -> None:
+    """Play `count` cases of a target, beside files that are none of its business."""
+    sentinels = Sentinels(work)
+    before = sentinels.digest()
+    place = work / "target"
+    place.mkdir()
+    target = made(place, number)
+
+    @seed(number)
+    @settings(
+        max_examples=count,
+        phases=[Phase.generate],
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(target.cases)
+    def one(case: Any) -> None:
+        note(case=repr(case))
+        try:
+            target.play(case)
+        except Exception as error:
+            if not is_clear(error):
+                trace = traceback.format_exception(error)
+                note(fault=f"{type(error).__name__}: {error}"[:300], trace="".join(trace)[-1500:])
+        if sentinels.digest() != before:
+            note(fault="a foreign file was changed", trace="")
+        used = most_memory()
+        if used > RESIDENT:
+            note(fault=f"{used >> 10} MiB were used", trace="")
+            os._exit(77)  # or every case to come would be blamed
+
+    one()
+
+
+def main(names: list[str], number: int, count: int, folder: Path) -> None:
+    """Play `count` cases of each target."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     from targets import TARGETS
 
     note = notebook(folder)
-    with tempfile.TemporaryDirectory(dir=folder) as work:
-        sentinels = Sentinels(Path(work))
-        before = sentinels.digest()
-        place = Path(work) / "target"
-        place.mkdir()
-        target, played = TARGETS[name](place, number), 0
-
-        @seed(number)
-        @settings(
-            max_examples=count,
-            phases=[Phase.generate],
-            deadline=None,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-        )
-        @given(target.cases)
-        def one(case: Any) -> None:
-            nonlocal played
-            played += 1
-            note(case=repr(case))
-            try:
-                target.play(case)
-            except Exception as error:
-                if not is_clear(error):
-                    trace = traceback.format_exception(error)
-                    note(fault=f"{type(error).__name__}: {error}"[:300], trace="".join(trace)[-1500:])
-            if sentinels.digest() != before:
-                note(fault="a foreign file was changed", trace="")
-            used = most_memory()
-            if used > RESIDENT:
-                note(fault=f"{used >> 10} MiB were used", trace="")
-                os._exit(77)  # or every case to come would be blamed
-
-        one()
-        os.chdir(folder)
-    note(done=played)
+    for name in names:
+        note(target=name)
+        with tempfile.TemporaryDirectory(dir=folder) as work:
+            play(TARGETS[name], number, count, Path(work), note)
+            os.chdir(folder)
+    note(done=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))
+    main(sys.argv[1].split(","), int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))

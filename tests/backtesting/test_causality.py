@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from backtest_worlds import Stubborn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kalmanbandits.agent import Agent
 from kalmanbandits.backtesting import Backtest, backtest, line_up, train
 from kalmanbandits.backtesting.training import Trained
-from kalmanbandits.policies import UBSS
+from kalmanbandits.policies import POLICIES, UBSS
 from kalmanbandits.systems import Replay
 
 ROWS, ARMS = 70, 3
+NAMES = [*POLICIES, Stubborn.__name__]  # one of one's own too, and none that other tests have defined
 
 
 def drawn(seed: int, level: float, unit: float, gaps: bool) -> np.ndarray:
@@ -54,7 +56,7 @@ def played(
 ) -> Backtest:
     replay = Replay(values, available=mask, minimize=minimize)
     trained = begun or (train(replay) if fit else None)
-    found = line_up(replay, system=None if trained is None else trained.system)
+    found = line_up(replay, NAMES, None if trained is None else trained.system)
     return backtest(replay, found.policies, runs=1, seed=3, fitted=0 if trained is None else trained.rows)
 
 
@@ -147,7 +149,7 @@ def test_an_agent_makes_the_choices_of_the_backtest(level: float, gaps: bool, ma
     values = drawn(7, level, 2.0, gaps)
     replay = Replay(values, available=mask_of(7) if masked else None)
     trained = train(replay)
-    result = backtest(replay, line_up(replay, system=trained.system).policies, runs=1, seed=4)
+    result = backtest(replay, line_up(replay, NAMES, trained.system).policies, runs=1, seed=4)
     for p, (name, policy) in enumerate(result.policies.items()):
         agent = Agent(policy, seed=4)
         for t, row in enumerate(values):

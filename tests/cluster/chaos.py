@@ -119,8 +119,8 @@ def main() -> None:
     cluster = Processes(
         folder / "scratch",
         arguments.workers,
+        ("--memory-limit", MEMORY),
         DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL=f"{TTL}s",
-        memory=MEMORY,
     )
     store = folder / "spread"
     chaos = Chaos(cluster, store, arguments.kills, arguments.seed)

@@ -88,11 +88,15 @@ def free_port() -> int:
 
 
 class Processes:
-    """A scheduler and workers as people start them, each a process of its own."""
+    """A scheduler and workers as people start them, each a process of its own.
 
-    def __init__(self, folder: Path, workers: int = 2, memory: str = "auto", **environment: str) -> None:
+    `worker` holds further options of workers. Without a nanny, which would start it again after its end, each
+    takes one process in place of two.
+    """
+
+    def __init__(self, folder: Path, workers: int, worker: tuple[str, ...], **environment: str) -> None:
         self.folder, self.port, self.environment = folder, free_port(), environment
-        self.memory = memory
+        self.options = worker
         self.address = f"tcp://127.0.0.1:{self.port}"
         self.count = workers
         self.running: list[subprocess.Popen[bytes]] = []
@@ -109,8 +113,7 @@ class Processes:
         """One more worker."""
         return self.begin(
             "dask_worker", self.address, "--nthreads", "1", "--no-dashboard", "--host", "127.0.0.1",
-            "--death-timeout", "30", "--memory-limit", self.memory,
-            "--local-directory", str(self.folder), **environment,
+            "--death-timeout", "30", "--local-directory", str(self.folder), *self.options, **environment,
         )  # fmt: skip
 
     def begin(self, command: str, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
@@ -149,7 +152,7 @@ class Processes:
 @contextlib.contextmanager
 def processes(folder: Path, workers: int = 2, **environment: str) -> Iterator[Processes]:
     """A scheduler and workers that end with the block."""
-    made = Processes(folder, workers, **environment)
+    made = Processes(folder, workers, ("--no-nanny",), **environment)
     try:
         made.start()
         yield made

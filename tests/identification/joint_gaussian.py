@@ -74,12 +74,13 @@ def condition(
     row = np.concatenate([[0], np.cumsum(cells.moves)])  # the state of each cell, and the one after all
     states = row[-1] + 1
     prior = np.zeros((states, D, states, D))
+    powers = [np.eye(D)]
+    for _ in range(states):
+        powers.append(p.G @ powers[-1])
     variance = np.eye(D)
     for s in range(states):
-        cross = variance.copy()
-        for later in range(s, states):
-            prior[later, :, s], prior[s, :, later] = cross, cross.T
-            cross = p.G @ cross
+        later = np.array(powers[: states - s]) @ variance  # Cov(z_{s + h}, z_s) = Γ^h Var z_s
+        prior[s:, :, s], prior[s, :, s:] = later, later.transpose(2, 0, 1)
         variance = p.G @ variance @ p.G.T + p.Q
     prior = prior.reshape(states * D, states * D)
     paid = np.flatnonzero(cells.arm >= 0)
