@@ -32,6 +32,11 @@ from surface import parameters, public_callables
 import kalmanbandits as kb
 from kalmanbandits.backtesting import backtest, read_log
 from kalmanbandits.filtering import ModifiedFilter
+from kalmanbandits.integrations.gymnasium import (
+    LinearGaussianBandit,
+    LinearGaussianBanditVector,
+    ReplayBandit,
+)
 from kalmanbandits.policies.verbs import never
 from kalmanbandits.studies import Shard, parse_study, run_study
 from kalmanbandits.systems import Replay
@@ -149,6 +154,8 @@ def good() -> dict[str, Any]:
     replay = Replay(table)
     made = {"system": system, "replay": replay, "policies": policies, "modified": ModifiedFilter(system)}
     made |= {"policy": kb.UCB(arms=2), "document": {"family": "random_walk", "arms": 2}, "text": STUDY}
+    made |= {"env": LinearGaussianBandit(system), "agent": kb.Agent(kb.UCB(arms=2))}
+    arrays |= {"action": 0, "actions": [0]}
     made |= {"study": parse_study(STUDY), "values": {"policy": "UCB", "arms": 2}, "ticket": 0, "kind": int}
     return {**places, **counts, **numbers, **arrays, **made}
 
@@ -217,6 +224,12 @@ NOT_MADE = {"PlainPolicy", "Policy", "policies.Spec", "simulation.Oracle", "simu
 NOT_MADE |= {"backtesting.Log", "studies.Plan"}
 
 
+def begun(env: Any) -> Any:
+    """An environment with an episode under way."""
+    env.reset(seed=0)
+    return env
+
+
 @cache
 def instance(label: str) -> Any:
     """An object whose methods are tried."""
@@ -232,6 +245,9 @@ def instance(label: str) -> Any:
         "studies.Study": lambda: good()["study"],
         "studies.Results": lambda: run_study(good()["study"], "results", jobs=1),
         "studies.Shard": lambda: Shard(1, 2),
+        "integrations.gymnasium.LinearGaussianBandit": lambda: begun(LinearGaussianBandit(good()["system"])),
+        "integrations.gymnasium.LinearGaussianBanditVector": lambda: begun(LinearGaussianBanditVector()),
+        "integrations.gymnasium.ReplayBandit": lambda: begun(ReplayBandit(good()["replay"])),
         "backtesting.Backtest": lambda: backtest(good()["replay"], good()["policies"], runs=1),
     }
     if label in made:

@@ -20,7 +20,17 @@ from typing import Any
 import numpy as np
 
 from kalmanbandits.agent import Agent
-from kalmanbandits.errors import Array, InvalidArgument, InvalidType, RoundError, instance, real, shown, whole
+from kalmanbandits.errors import (
+    Array,
+    InvalidArgument,
+    InvalidType,
+    RoundError,
+    instance,
+    mapping,
+    real,
+    shown,
+    whole,
+)
 from kalmanbandits.simulation.environment import Drawn, draw_block, environment
 from kalmanbandits.streams import stream_key
 from kalmanbandits.systems.families import rotation
@@ -37,8 +47,11 @@ except ImportError as error:
         f"kalmanbandits.integrations.gymnasium needs gymnasium 1.1 or later (pip install gymnasium): {error}"
     ) from error
 
+__all__ = ["LinearGaussianBandit", "LinearGaussianBanditVector", "Played", "ReplayBandit", "play"]
+
 NAME, TABLE_NAME = "kalmanbandits/LinearGaussianBandit-v0", "kalmanbandits/ReplayBandit-v0"
 BLOCK_ROUNDS = 1024
+MOST_ENVIRONMENTS = 2**20  # of a vector
 BLOCK_NUMBERS = 2**21  # of all environments of a vector together: 16 MiB
 
 System = LinearGaussianSystem | Mapping[str, Any] | None
@@ -57,8 +70,20 @@ def _system(system: System) -> LinearGaussianSystem:
     return LinearGaussianSystem.from_dict(system) if isinstance(system, Mapping) else check_system(system)
 
 
+def _seed(seed: object) -> int | None:
+    """A seed of `simulate`, or none."""
+    return None if seed is None else whole("seed", seed, 0, below=2**64)
+
+
 def _unasked_seed(random: np.random.Generator) -> int:
     return int(random.integers(2**63))
+
+
+def _arm(action: Any, space: Any) -> int:
+    """The arm that an action means, of a `Discrete` space."""
+    if not space.contains(action):
+        raise InvalidArgument(f"action must be an arm from 0 to {space.n - 1}, got {shown(action)}")
+    return int(action)
 
 
 class LinearGaussianBandit(gymnasium.Env[Array, Any]):
@@ -93,8 +118,21 @@ class LinearGaussianBandit(gymnasium.Env[Array, Any]):
         self._run = self._round = -1
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, Info]:
-        """Begin an episode: run 0 of `seed`, or without one the run after the last."""
-        super().reset(seed=seed)
+        """Begin an episode: run 0 of `seed`, or without one the run after the last.
+
+        Parameters
+        ----------
+        seed : int, optional
+            That of `simulate`.
+        options : dict, optional
+            Not used.
+
+        Returns
+        -------
+        (ndarray of shape (1,), dict)
+            A reward of 0, as none was seen, and nothing else.
+        """
+        super().reset(seed=_seed(seed))
         if seed is not None or self._seed is None:
             self._seed = _unasked_seed(self.np_random) if seed is None else int(seed)
             self._run = -1
@@ -104,19 +142,26 @@ class LinearGaussianBandit(gymnasium.Env[Array, Any]):
         return np.zeros(1), {}
 
     def step(self, action: Any) -> tuple[Array, float, bool, bool, Info]:
-        """Play an arm: the reward, and whether this was the last round."""
+        """Play an arm.
+
+        Parameters
+        ----------
+        action : int
+            The arm, from 0.
+
+        Returns
+        -------
+        (ndarray of shape (1,), float, bool, bool, dict)
+            The reward as an observation and as itself, False, whether this was the last round, and `info`.
+        """
         if not 0 <= self._round < self.rounds:
             raise RoundError("step needs an episode under way (call reset() first)")
-        if not self.action_space.contains(action):
-            raise InvalidArgument(
-                f"action must be an arm from 0 to {self.system.arms - 1}, got {shown(action)}"
-            )
-        t = self._round % self._most
+        arm, t = _arm(action, self.action_space), self._round % self._most
         if t == 0:
             n = min(self._most, self.rounds - self._round)
             self._means, self._best, self._noise = self._trajectory.block(self._key, self._round, n)
-        reward = float(self._means[t, action] + self._noise[t])
-        info = {"means": self._means[t].copy(), "regret": float(self._best[t] - self._means[t, action])}
+        reward = float(self._means[t, arm] + self._noise[t])
+        info = {"means": self._means[t].copy(), "regret": float(self._best[t] - self._means[t, arm])}
         self._round += 1
         return np.array([reward]), reward, False, self._round == self.rounds, info
 
@@ -148,27 +193,47 @@ class ReplayBandit(gymnasium.Env[Array, Any]):
         self._round = -1
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, Info]:
-        """Begin with the first row; the table is the same whatever the seed."""
-        super().reset(seed=seed)
+        """Begin with the first row; the table is the same whatever the seed.
+
+        Parameters
+        ----------
+        seed : int, optional
+            Not used.
+        options : dict, optional
+            Not used.
+
+        Returns
+        -------
+        (ndarray of shape (1,), dict)
+            A reward of 0, as none was seen, and the mask of `available` arms.
+        """
+        super().reset(seed=_seed(seed))
         self._round = 0
         return np.zeros(1), {"available": self._available()}
 
     def step(self, action: Any) -> tuple[Array, float, bool, bool, Info]:
-        """Play an arm: its cell in this row, and whether this was the last row."""
-        T, k = self.replay.table.shape
-        if not 0 <= self._round < T:
+        """Play an arm: its cell in this row.
+
+        Parameters
+        ----------
+        action : int
+            The arm, from 0; one that is available.
+
+        Returns
+        -------
+        (ndarray of shape (1,), float, bool, bool, dict)
+            The reward as an observation and as itself, False, whether this was the last row, and `info`.
+        """
+        t, T = self._round, self.replay.rounds
+        if not 0 <= t < T:
             raise RoundError("step needs an episode under way (call reset() first)")
-        if not self.action_space.contains(action):
-            raise InvalidArgument(f"action must be an arm from 0 to {k - 1}, got {shown(action)}")
-        if not self._available()[int(action)]:
-            raise InvalidArgument(
-                f"action must be an arm that is available in row {self._round + 1}, got {action}"
-            )
-        row, t = self.replay.table[self._round], self._round
-        reward = float(row[int(action)])
-        regret = float(self.replay.best[t] - self.replay.filled[t, int(action)])
+        arm = _arm(action, self.action_space)
+        if not self._available()[arm]:
+            raise InvalidArgument(f"action must be an arm that is available in row {t + 1}, got {action}")
+        reward = float(self.replay.table[t, arm])
+        regret = float(self.replay.best[t] - self.replay.filled[t, arm])
         self._round += 1
-        info = {"available": self._available(), "rewards": row.copy(), "regret": regret}
+        info = {"available": self._available(), "rewards": self.replay.table[t].copy(), "regret": regret}
         return np.array([0.0 if np.isnan(reward) else reward]), reward, False, self._round == T, info
 
     def _available(self) -> Any:
@@ -199,7 +264,8 @@ class LinearGaussianBanditVector(VectorEnv[Array, Any, Array]):
 
     def __init__(self, num_envs: int = 1, system: System = None, rounds: int = 1000) -> None:
         self.system = _system(system)
-        self.rounds, self.num_envs = whole("rounds", rounds, 1), whole("num_envs", num_envs, 1)
+        self.rounds = whole("rounds", rounds, 1)
+        self.num_envs = whole("num_envs", num_envs, 1, below=MOST_ENVIRONMENTS + 1)
         self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
         self.single_observation_space, self.single_action_space = _spaces(self.system.arms)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
@@ -218,22 +284,36 @@ class LinearGaussianBanditVector(VectorEnv[Array, Any, Array]):
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Array, Info]:
-        """Begin an episode in every environment."""
-        if options is not None and "reset_mask" in options:
+        """Begin an episode in every environment.
+
+        Parameters
+        ----------
+        seed : int or sequence, optional
+            Of the first environment, the others counting on from it; or one for each, None for none.
+        options : dict, optional
+            Not used.
+
+        Returns
+        -------
+        (ndarray of shape (num_envs, 1), dict)
+            Rewards of 0, as none was seen, and nothing else.
+        """
+        n = self.num_envs
+        if options is not None and "reset_mask" in mapping("options", options):
             raise InvalidArgument(
                 "options must not hold 'reset_mask' (the episodes of these environments end together)"
             )
-        super().reset(seed=seed if isinstance(seed, int) else None)
-        seeds = [seed] * self.num_envs if seed is None else seed
-        if isinstance(seeds, int):
-            seeds = [seeds + i for i in range(self.num_envs)]
-        if len(seeds) != self.num_envs:
-            raise InvalidArgument(
-                f"seed must hold {self.num_envs} seeds, one for each environment, got {len(seeds)}"
-            )
+        if isinstance(seed, (list, tuple, np.ndarray)):
+            if len(seed) != n:
+                raise InvalidArgument(f"seed must hold {n} seeds, one for each environment, got {len(seed)}")
+            first, seeds = None, [_seed(one) for one in seed]
+        else:
+            first = _seed(seed)
+            seeds = [None if first is None else _seed(first + i) for i in range(n)]
+        super().reset(seed=first)
         for i, one in enumerate(seeds):
             if one is not None or self._seeds[i] is None:
-                self._seeds[i] = _unasked_seed(self.np_random) if one is None else int(one)
+                self._seeds[i] = _unasked_seed(self.np_random) if one is None else one
                 self._runs[i] = -1
             self._runs[i] += 1
         self._keys = [stream_key(s or 0, run) for s, run in zip(self._seeds, self._runs, strict=True)]
@@ -241,15 +321,30 @@ class LinearGaussianBanditVector(VectorEnv[Array, Any, Array]):
         return np.zeros((self.num_envs, 1)), {}
 
     def step(self, actions: object) -> tuple[Array, Array, Any, Any, Info]:
-        """Play an arm in every environment."""
+        """Play an arm in every environment.
+
+        Parameters
+        ----------
+        actions : ndarray of shape (num_envs,)
+            The arms, from 0.
+
+        Returns
+        -------
+        tuple of ndarray, and a dict
+            Rewards as observations (num_envs, 1) and as themselves (num_envs,), all False, whether this was
+            the last round, and `info`.
+        """
         if self._round < 0:
             raise RoundError("step needs an episode under way (call reset() first)")
         n, never = self.num_envs, np.zeros(self.num_envs, np.bool_)
         if self._round == self.rounds:
             observations, info = self.reset()
             return observations, np.zeros(n), never, never.copy(), info
-        arms = np.asarray(actions)
         k = self.system.arms
+        try:
+            arms = np.asarray(actions)
+        except ValueError:  # lists of unequal length, or too deep
+            arms = np.empty(0)
         if arms.shape != (n,) or arms.dtype.kind not in "iu" or bool(((arms < 0) | (arms >= k)).any()):
             raise InvalidArgument(f"actions must be {n} arms from 0 to {k - 1}, got {shown(actions)}")
         t = self._round % self._most
@@ -313,9 +408,9 @@ def play(env: gymnasium.Env[Any, Any], agent: Agent, rounds: int, seed: int | No
         raise InvalidType(f"env must have discrete actions, got {space} (an agent chooses one of k arms)")
     if space.n != agent.policy.arms:
         raise InvalidArgument(f"agent must have {space.n} arms as env has actions, got {agent.policy.arms}")
-    rounds = whole("rounds", rounds, 1)
+    rounds = whole("rounds", rounds, 1, "play in several calls", below=2**31)
     choices, rewards, episodes = np.zeros(rounds, np.int64), np.zeros(rounds), 1
-    _, info = env.reset(seed=seed)
+    _, info = env.reset(seed=_seed(seed))
     for t in range(rounds):
         mask = info.get("available")
         arm = agent.select(None if mask is None else np.flatnonzero(mask))
