@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kalmanbandits.identification.arrays import Cells, Parameters, Workspace, parameters, workspace
+from kalmanbandits.identification.by_dimension import filter_cells, smooth_cells
 
 ARMS, D = 3, 2
 
@@ -48,6 +49,11 @@ def room(cells: Cells, alike: bool = False) -> Workspace:
     """Room for an E-step, its filtered states counted by rows."""
     rows = int(cells.moves[:-1].sum()) + 1
     return workspace(len(cells.y), ARMS, D, rows, alike)
+
+
+def e_step(d: int, p: Parameters, cells: Cells, n: int, w: Workspace) -> tuple[float, float]:
+    """That of the library: the log-likelihood, and how many moves its sums hold."""
+    return filter_cells(d, p, cells, n, w), smooth_cells(d, p, cells, n, w)
 
 
 class Posterior(NamedTuple):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from joint_gaussian import ARMS, D, bandit_cells, condition, drawn_model, room, table_cells
+from joint_gaussian import ARMS, D, bandit_cells, condition, drawn_model, e_step, room, table_cells
 from scipy.integrate import quad
 
 from kalmanbandits.compilation import entry
 from kalmanbandits.identification.arrays import Cells, parameters, workspace
-from kalmanbandits.identification.by_dimension import run_filter, smooth
 from kalmanbandits.identification.maximisation import (
     ARMS_LIKE,
     GUESS,
@@ -20,12 +19,6 @@ from kalmanbandits.identification.maximisation import (
     share_priors,
 )
 from kalmanbandits.identification.smoothing import OUTLIER, temper
-
-
-@entry
-def e_step(d, p, cells, n, w):
-    likelihood = run_filter(d, p, cells, n, w)
-    return likelihood, smooth(d, p, cells, n, w)
 
 
 @entry

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from joint_gaussian import e_step
 
 from kalmanbandits.compilation import entry
 from kalmanbandits.identification import smoothing
 from kalmanbandits.identification.arrays import Cells, parameters, row_width, workspace
-from kalmanbandits.identification.by_dimension import run_filter, smooth
 
 ARMS, D, ROUNDS = 3, 9, 40
-
-
-@entry
-def e_step(d, p, cells, n, w):
-    return run_filter(d, p, cells, n, w), smooth(d, p, cells, n, w)
 
 
 @entry

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from joint_gaussian import ARMS, D, bandit_cells, condition, drawn_model, room
+from joint_gaussian import ARMS, D, bandit_cells, condition, drawn_model, e_step, room
 
 from kalmanbandits.compilation import entry
 from kalmanbandits.identification.arrays import Cells, cells_of, parameters
-from kalmanbandits.identification.by_dimension import filter_cells, run_filter, smooth
+from kalmanbandits.identification.by_dimension import filter_cells
 from kalmanbandits.identification.maximisation import (
     LIKE_OTHERS,
     MOVES_Q,
@@ -25,12 +25,6 @@ from kalmanbandits.identification.maximisation import (
 from kalmanbandits.identification.steps import improve
 
 FAR = 1e9
-
-
-@entry
-def expect(d, p, cells, n, w):
-    likelihood = run_filter(d, p, cells, n, w)
-    return likelihood, smooth(d, p, cells, n, w)
 
 
 @entry
@@ -56,9 +50,13 @@ def spread_priors(d, p, w):
 
 
 @entry
+def m_step(d, p, w, moved):
+    maximise(d, p, w, moved)
+
+
 def plain_step(d, p, cells, n, w):
-    likelihood = run_filter(d, p, cells, n, w)
-    maximise(d, p, w, smooth(d, p, cells, n, w))
+    likelihood, moved = e_step(d, p, cells, n, w)
+    m_step(d, p, w, moved)
     return likelihood
 
 
@@ -76,7 +74,7 @@ def simulated(n, seed=0, gaps=0.1):
 def after_e_step(n=60, seed=0):
     p, cells = simulated(n, seed)
     w = room(cells)
-    _, moved = expect(D, p, cells, n, w)
+    _, moved = e_step(D, p, cells, n, w)
     return p, w, moved
 
 
@@ -164,7 +162,7 @@ def test_a_plain_step_never_lowers_the_posterior_density():
     values = []
     for _ in range(40):
         values.append(log_posterior(p, cells))
-        _, moved = expect(D, p, cells, n, w)
+        _, moved = e_step(D, p, cells, n, w)
         regress(D, p, w, moved)
         p.U[:] = 0
     assert np.diff(values).min() > -1e-8
@@ -250,7 +248,7 @@ def test_states_have_mean_square_one_once_the_steps_stand_still():
     w = room(cells)
     for _ in range(60):
         plain_step(D, p, cells, n, w)
-    _, moved = expect(D, p, cells, n, w)
+    _, moved = e_step(D, p, cells, n, w)
     np.testing.assert_allclose(w.S00 / moved, np.eye(D), atol=0.05)
 
 

@@ -6,20 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from joint_gaussian import ARMS, D, bandit_cells, condition, drawn_model, room, table_cells
+from joint_gaussian import ARMS, D, bandit_cells, condition, drawn_model, e_step, room, table_cells
 
-from kalmanbandits.compilation import entry
 from kalmanbandits.identification.arrays import Cells, cells_of
-from kalmanbandits.identification.by_dimension import filter_cells, run_filter, smooth
+from kalmanbandits.identification.by_dimension import filter_cells
 from kalmanbandits.identification.smoothing import OUTLIER
 
 FAR = 1e9  # a reach beyond every reward: nothing is an outlier
-
-
-@entry
-def e_step(d, p, cells, n, w):
-    likelihood = run_filter(d, p, cells, n, w)
-    return likelihood, smooth(d, p, cells, n, w)
 
 
 def check(p, cells, alike=False):
