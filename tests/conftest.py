@@ -27,7 +27,7 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000)
+    gc.set_threshold(10_000)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,6 +1,6 @@
 """The GPU's kernels compile without a GPU, single precision stays single, and none grows unnoticed.
 
-`make test` compiles a few of them, `make gpu-code` all.
+`make test` compiles a few of them, `make gpu-code` all; `.ci/run` does both.
 """
 
 from __future__ import annotations

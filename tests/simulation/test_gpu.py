@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib.util
 import os
 import pickle
 import subprocess
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_cases import CASES, MANY, OPTIONS, PLAIN, ROTATION, STUDY, players
+from gpu_cases import CASES, MANY, OPTIONS, PLAIN, ROTATION, STUDY
 
 import kalmanbandits as kb
 from kalmanbandits import streams
@@ -23,7 +22,6 @@ from kalmanbandits.studies.document.spec import parse_study
 from kalmanbandits.systems.replay import Replay
 
 HERE = Path(__file__).parent
-WITH_COMPILER = importlib.util.find_spec("numba_cuda") is not None
 
 
 @pytest.fixture(scope="module")
@@ -270,23 +268,3 @@ def test_the_gpu_has_the_deviates_of_the_cpu(words: Any) -> None:
             deviate = streams.normal_from_word.py_func(np.uint64(word))
             assert double(np.uint64(word)) == deviate
             assert abs(single(np.uint64(word)) - deviate) < 2e-7
-
-
-def kind(spec: Any, precision: str) -> Any:
-    from kalmanbandits.simulation import gpu_kernel
-    from kalmanbandits.simulation.environment import environment
-    from kalmanbandits.simulation.gpu_memory import gpu_dtype, words_apart
-
-    memory = gpu_dtype(spec.dtype(), precision, spec.seldom, spec.rewrites)
-    env = gpu_dtype(environment(ROTATION).dtype, precision)
-    apart = words_apart(memory, spec.seldom, np.dtype(precision).itemsize)
-    return gpu_kernel.Kind(spec.kernel, memory, env, 4, 2, precision, False, "shared", 32, apart)
-
-
-@pytest.mark.skipif(not WITH_COMPILER, reason="numba-cuda is not installed; benchmarks/gpu.py looks as well")
-def test_single_precision_has_no_double_in_it() -> None:
-    from kalmanbandits.simulation.gpu_kernel import assembly
-
-    for name, spec in players(ROTATION).items():
-        assert ".f64" not in assembly(kind(spec, "float32")), name
-    assert ".f64" in assembly(kind(spec, "float64"))
