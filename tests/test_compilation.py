@@ -75,7 +75,7 @@ def run(folder: Path, script: str = SCRIPT, **environment: str) -> tuple[float, 
 
 @pytest.fixture
 def copied(tmp_path):
-    shutil.copytree(SOURCE, tmp_path / "kalmanbandits", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(SOURCE, tmp_path / "kalmanbandits")  # with the byte code of what is not edited
     return tmp_path
 
 

@@ -298,6 +298,14 @@ def test_tasks_in_flight_are_bounded(client) -> None:
     assert most <= 3 * 2
 
 
+def test_workers_that_were_ready_before_anybody_listened(client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scheduler may hear of the listener after the workers, and what it had to say is lost."""
+    monkeypatch.setattr(client, "subscribe_topic", lambda topic, handler: None)
+    with Crew(client, Order.of("kalmanbandits-unheard", [], "cpu", "shared")) as crew:
+        assert list(crew.compute(doubled, [("0", 7)])) == [(7, ("shared", 14))]
+        assert 1 <= crew.workers.alive <= 2
+
+
 def test_an_error_of_a_task_is_raised_here(client) -> None:
     with (
         Crew(client, Order.of("kalmanbandits-fault", [], "cpu")) as crew,

@@ -189,6 +189,7 @@ class Crew:
         for address in set(self._slots) - alive:
             del self._slots[address]
             self._lost += 1
+        self._hear_again(alive - set(self._slots) - set(self._refused))
         if alive or not _ended(self.client):
             self._hopeful = time.monotonic()
         elif time.monotonic() - self._hopeful > ALONE:
@@ -198,8 +199,23 @@ class Crew:
                 f"no worker is fit: {listed([self._refused[each] for each in sorted(alive)], MOST_NAMED)}"
             )
 
+    def _hear_again(self, unheard: set[str]) -> None:
+        """Ask the scheduler what workers have said that are there and from which nothing came.
+
+        One that has nothing to compile may be ready before the scheduler knows that this process listens.
+        """
+        if not unheard:
+            return
+        with self._connected():
+            events = self.client.get_events(self.order.run)
+        for _, said in events:
+            if said.get("address") in unheard:
+                self._note(said)
+
     def _note(self, said: dict[str, object]) -> None:
         address = str(said.get("address"))
+        if address in self._slots or address in self._refused:
+            return  # heard before
         if said["state"] == "ready":
             self._slots[address] = int(str(said["slots"]))
             self.compiled += int(str(said["compiled"]))
