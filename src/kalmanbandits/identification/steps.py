@@ -10,6 +10,7 @@ from typing import Any
 
 from kalmanbandits.compilation import entry, jit, routine
 from kalmanbandits.identification.by_dimension import run_filter, smooth
+from kalmanbandits.identification.lanes import by_reference
 from kalmanbandits.identification.linear_algebra import cholesky
 from kalmanbandits.identification.maximisation import LEAST_NOISE, log_prior, maximise
 
@@ -118,6 +119,7 @@ def copy_past(source: Any, target: Any) -> None:
 @entry
 def improve(d: Any, p: Any, cells: Any, n: Any, w: Any, spare: Any, state: Any, steps: Any) -> Any:
     """`step` so many times; returns the log-likelihoods before the first step and the last."""
+    p, cells, w, spare = by_reference(p), by_reference(cells), by_reference(w), by_reference(spare)
     state[1] = -math.inf
     first = last = step(d, p, cells, n, w, spare, state)
     for _ in range(1, steps):

@@ -89,6 +89,7 @@ class LearnedKalman(Policy):
     arms: int
     window: int = 8192
     dimensions: int = 8
+    any_arms: ClassVar[bool] = True
     deterministic: ClassVar[bool] = False  # the first rounds, and ties among arms never tried
 
     def __post_init__(self) -> None:
