@@ -89,6 +89,12 @@ def routine(function: F) -> F:
     return _inner(function)
 
 
+def rare(function: F) -> F:
+    """As `routine`, for code that hardly ever runs: compiled sooner, into fewer and slower instructions."""
+    function.rare = True  # type: ignore[attr-defined]
+    return _inner(function)
+
+
 def _inner(function: F, **options: Any) -> F:
     """A kernel that kernels call. A call from Python works too, by code that is compiled when it comes."""
     if config.DISABLE_JIT:  # type: ignore[attr-defined]

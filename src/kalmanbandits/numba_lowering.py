@@ -21,6 +21,13 @@ from numba.np.arrayobj import load_item, make_array, populate_array, store_item
 class KernelLower(Lower):
     """From Numba's representation of a kernel to LLVM's."""
 
+    def setup_function(self, description: Any) -> None:
+        """Declare the function; what hardly ever runs need not be fast."""
+        super().setup_function(description)
+        if getattr(self.func_ir.func_id.func, "rare", False):
+            for attribute in ("cold", "minsize", "noinline", "optsize"):
+                self.function.attributes.add(attribute)
+
     def lower_block(self, block: Any) -> None:
         """All instructions of a block."""
         self.pre_block(block)
