@@ -223,7 +223,6 @@ def compile_all() -> None:
         search = small_search()
         draw_model(search.fits, CURRENT, 1, search.spread, search.mean)
         search.polish(CURRENT, search.cells, work=1.0)
-        search.value_of(CURRENT, search.cells)
     print("fits are compiled", flush=True)
     for values in wanted["policies"]:
         policy = Spec.from_dict(values)

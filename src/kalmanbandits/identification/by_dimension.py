@@ -77,12 +77,6 @@ def smooth(d: Any, p: Any, cells: Any, n: Any, w: Any) -> Any:
 
 
 @entry
-def filter_cells(d: Any, p: Any, cells: Any, n: Any, w: Any) -> Any:
-    """`run_filter`, called from Python."""
-    return run_filter(d, by_reference(p), by_reference(cells), n, by_reference(w))
-
-
-@entry
 def smooth_cells(d: Any, p: Any, cells: Any, n: Any, w: Any) -> Any:
     """`smooth`, called from Python."""
     return smooth(d, by_reference(p), by_reference(cells), n, by_reference(w))
