@@ -40,7 +40,7 @@ from kalmanbandits.systems.replay import Replay
 PLAY = "from kalmanbandits.cli.ahead import play_all; play_all()"
 COMPILE = "from kalmanbandits.cli.ahead import compile_all; compile_all()"
 SMALL = 20_000  # rounds times arms, of all runs: fewer are played sooner than a policy is compiled
-SELDOM = 100_000, 50, 50  # collections of garbage: the compiler's objects outnumber it, a sixth of the time
+SELDOM = 1_000_000, 50, 50  # collections of garbage: the compiler's objects outnumber it, a fifth of the time
 
 
 class Plan(NamedTuple):
