@@ -8,7 +8,7 @@ from joint_gaussian import ARMS, D, bandit_cells, condition, drawn_model, room
 
 from kalmanbandits.compilation import entry
 from kalmanbandits.identification.arrays import Cells, cells_of, parameters
-from kalmanbandits.identification.by_dimension import filter_cells, run_filter, smooth
+from kalmanbandits.identification.by_dimension import run_filter, smooth
 from kalmanbandits.identification.maximisation import (
     LIKE_OTHERS,
     MOVES_Q,
@@ -22,7 +22,7 @@ from kalmanbandits.identification.maximisation import (
     share_noise,
     share_priors,
 )
-from kalmanbandits.identification.steps import improve
+from kalmanbandits.identification.steps import filter_cells, improve
 
 FAR = 1e9
 

@@ -10,8 +10,9 @@ from joint_gaussian import ARMS, D, bandit_cells, condition, drawn_model, room, 
 
 from kalmanbandits.compilation import entry
 from kalmanbandits.identification.arrays import Cells, cells_of
-from kalmanbandits.identification.by_dimension import filter_cells, run_filter, smooth
+from kalmanbandits.identification.by_dimension import run_filter, smooth
 from kalmanbandits.identification.smoothing import OUTLIER
+from kalmanbandits.identification.steps import filter_cells
 
 FAR = 1e9  # a reach beyond every reward: nothing is an outlier
 

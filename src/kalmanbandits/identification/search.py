@@ -18,9 +18,8 @@ import numpy as np
 
 from kalmanbandits.errors import Array
 from kalmanbandits.identification.arrays import Cells, Parameters, Workspace
-from kalmanbandits.identification.by_dimension import filter_cells
 from kalmanbandits.identification.past import carry_past
-from kalmanbandits.identification.steps import improve
+from kalmanbandits.identification.steps import filter_cells, improve
 from kalmanbandits.identification.subspace import ARMS, observability, realise
 from kalmanbandits.streams import normals
 

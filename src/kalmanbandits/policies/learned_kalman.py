@@ -11,10 +11,11 @@ import numpy as np
 
 from kalmanbandits.errors import InvalidArgument, whole
 from kalmanbandits.identification.arrays import Cells, Parameters, Workspace, workspace
-from kalmanbandits.identification.by_dimension import filter_cells, smooth_cells
+from kalmanbandits.identification.by_dimension import smooth_cells
 from kalmanbandits.identification.maximisation import LEAST_NOISE
 from kalmanbandits.identification.past import add_to_past
 from kalmanbandits.identification.search import CURRENT, MODELS, Fits, Search
+from kalmanbandits.identification.steps import filter_cells
 from kalmanbandits.learning.local_levels import BANK, level_fields
 from kalmanbandits.policies.learned_kalman_kernel import (
     DOUBT,
@@ -90,6 +91,7 @@ class LearnedKalman(Policy):
     arms: int
     window: int = 8192
     dimensions: int = 8
+    any_arms: ClassVar[bool] = True
     deterministic: ClassVar[bool] = False  # the first rounds, and ties among arms never tried
 
     def __post_init__(self) -> None:
