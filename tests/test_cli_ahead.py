@@ -25,7 +25,6 @@ FOUND = """
 import numpy as np
 from kalmanbandits.backtesting.play import make_work
 from kalmanbandits.cli.ahead import Ahead
-from kalmanbandits.identification.by_dimension import filter_cells
 from kalmanbandits.identification.steps import improve
 from kalmanbandits.identification.subspace import observability, realise
 from kalmanbandits.policies import LearnedKalman
@@ -41,7 +40,7 @@ Ahead(work, 1)._compile_here(policy)
 here = play_block, catch_up, observability, realise
 before = counts(*here)
 work.do(1)
-print(counts(improve, filter_cells) == [1, 0, 1, 0], before == [0, 1] * 4, counts(*here) == before)
+print(counts(improve) == [1, 0], before == [0, 1] * 4, counts(*here) == before)
 """
 TABLE = np.random.default_rng(0).standard_normal((60, 2)).cumsum(axis=0)
 TABLE[5:9, 1] = np.nan

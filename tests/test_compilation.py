@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
@@ -9,11 +10,14 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import kalmanbandits
 from kalmanbandits import compilation
 from kalmanbandits.compilation import entry, jit, routine
+from kalmanbandits.policies import UCB, LearnedKalman
+from kalmanbandits.policies.verbs import learn_once
 
 SOURCE = Path(kalmanbandits.__file__).parent
 SCRIPT = """
@@ -199,3 +203,54 @@ def _eighth(x):
 def test_kernels_that_kernels_call_can_be_called_from_python_too():
     assert _eighth(8.0) == 1.0  # compiles the others for floats, without code for such calls
     assert (_half(8.0), _quarter(8.0), _quarter(8), _eighth(8)) == (4.0, 2.0, 2.0, 1.0)
+
+
+def test_one_machine_code_serves_every_number_of_arms():
+    codes = []
+    for arms in (2, 3, 7):
+        memory = LearnedKalman(arms=arms).memory()
+        learn_once(memory, arms - 1, 1.5)
+        assert memory["pulls"][0].tolist() == [0] * (arms - 1) + [1]
+        assert (memory["t"][0], memory["arm"][0, 0], memory["origin"][0]) == (1, arms - 1, 1.5)
+        codes.append(len(learn_once.signatures))
+    assert codes[0] == codes[1] == codes[2]
+    learn_once(UCB(arms=11).memory(), 0, 1.5)  # a short kernel, whose loops are unrolled
+    assert len(learn_once.signatures) > codes[0]
+
+
+@routine
+def last_twice(x):
+    made = np.zeros(3)
+    made[-1] = x[-1]
+    return (made + made).sum()
+
+
+@entry
+def call_last_twice(x):
+    return last_twice(x)
+
+
+def test_a_users_kernel_may_write_all_that_numba_understands():
+    assert call_last_twice(np.array([1.0, 2.0])) == 4.0
+
+
+DECORATORS = {"jit", "routine", "rare", "entry"}
+
+
+def test_kernels_of_the_library_do_not_count_from_the_end():
+    found, wrong = 0, []
+    for path in SOURCE.rglob("*.py"):
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(function, ast.FunctionDef) and DECORATORS & {
+                one.id for one in function.decorator_list if isinstance(one, ast.Name)
+            }:
+                found += 1
+                wrong += [
+                    f"{path.name}:{node.lineno}"
+                    for place in ast.walk(function)
+                    if isinstance(place, ast.Subscript)
+                    for node in ast.walk(place.slice)
+                    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
+                ]
+    assert found > 100
+    assert wrong == []

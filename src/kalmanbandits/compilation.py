@@ -29,13 +29,12 @@ from numba import config
 
 from kalmanbandits.durability import read_owned, write_atomically
 from kalmanbandits.imports import wait_for_imports
+from kalmanbandits.numba_compiler import compile_entry, compile_inner
 from kalmanbandits.numba_internals import (
     CodeCache,
     CompileResult,
     Context,
     Signature,
-    compile_entry,
-    compile_inner,
     compiler_lock,
     dump_code,
     is_compiled,
@@ -87,6 +86,12 @@ def jit(function: F) -> F:
 
 def routine(function: F) -> F:
     """Compile `function` for use inside other kernels as a call of its own: for long or rare code."""
+    return _inner(function)
+
+
+def rare(function: F) -> F:
+    """As `routine`, for code that hardly ever runs: compiled sooner, into fewer and slower instructions."""
+    function.rare = True  # type: ignore[attr-defined]
     return _inner(function)
 
 
@@ -237,7 +242,7 @@ def package_sources() -> str:
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         text = path.read_bytes()
-        if b"kalmanbandits.compilation" in text or path.name == "numba_internals.py":
+        if b"kalmanbandits.compilation" in text or path.name.startswith("numba_"):
             digest.update(text)
     return digest.hexdigest()
 

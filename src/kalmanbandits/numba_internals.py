@@ -1,7 +1,7 @@
-"""Every private interface of Numba and numba-cuda that the library uses; pyproject.toml bounds both for it.
+"""Private interfaces of Numba and numba-cuda; pyproject.toml bounds both for this file and its neighbours.
 
-First the CPU: what kernels call is compiled into code for linking alone, what Python calls is optimised once,
-and machine code goes to disk and back. Then the GPU; numba-cuda is loaded when it is needed.
+First the CPU: machine code goes to disk and back, and kernels get matrices on the stack. Then the GPU;
+numba-cuda is loaded when it is needed. `numba_compiler`, `numba_lowering` and `numba_records` compile.
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, Protocol, TypeVar
 
-import numba
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.caching import _Cache as CodeCache
-from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler, CompileResult, Flags
+from numba.core.compiler import CompileResult
 from numba.core.compiler_lock import global_compiler_lock as compiler_lock
 from numba.core.cpu import CPUContext as Context
 from numba.core.dispatcher import Dispatcher
@@ -31,122 +29,6 @@ from numba.np.arrayobj import make_array, populate_array
 
 __all__ = ["CodeCache", "CompileResult", "Context", "Signature", "compiler_lock"]
 F = TypeVar("F", bound=Callable[..., object])
-
-# Division by zero gives inf as in NumPy: a check in every division costs, and scores use inf on purpose.
-# No `fastmath`: results must repeat.
-OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True}
-
-
-def compile_inner(function: F, options: dict[str, Any]) -> F:
-    """A kernel that kernels call. A call from Python works too, by code that is compiled when it comes."""
-    options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": InnerCompiler}
-    compiled = numba.njit(function, **OPTIONS, **options)
-    from_python = numba.njit(function, **OPTIONS)
-    compiled._insert = lambda *_, **__: None  # or Numba would jump to machine code that is not there
-    compiled._compile_for_args = lambda *_, **__: from_python
-    # A constant is compiled for as any other value of its type is, or all that gets one is compiled twice.
-    template = compiled.get_call_template
-    compiled.get_call_template = lambda args, kws: template(tuple(map(types.unliteral, args)), kws)
-    return compiled  # type: ignore[no-any-return]
-
-
-def compile_entry(function: F, cache: CodeCache) -> F:
-    """A kernel that Python calls, whose machine code is in `cache`; none is made for calls from C."""
-    options = OPTIONS | {"no_cfunc_wrapper": True, "pipeline_class": EntryCompiler}
-    compiled = numba.njit(function, **options)
-    compiled._cache = cache
-    return compiled  # type: ignore[no-any-return]
-
-
-class InnerLibrary(JITCodeLibrary):
-    """The code of a kernel that kernels call: kept as the compiler's own language, for linking.
-
-    Numba would optimise it and turn it into machine code that nobody runs, together with all that it calls:
-    at every level of calls anew, half the time of compiling. The `entry` has it linked in and does so once.
-    Loops that were unrolled before would be copied to every place that calls, which then unrolls further.
-    """
-
-    def _optimize_functions(self, module: Any) -> None:
-        module.data_layout = self._codegen._data_layout
-
-    def _optimize_final_module(self) -> None:
-        pass
-
-    def _finalize_final_module(self) -> None:
-        self._finalize_dynamic_globals()  # type: ignore[no-untyped-call]
-        self._verify_declare_only_symbols()  # type: ignore[no-untyped-call]
-        self._finalized = True
-
-    def get_pointer_to_function(self, name: str) -> int:
-        """None: it has no machine code."""
-        self._ensure_finalized()  # type: ignore[no-untyped-call]
-        return 0
-
-    @property
-    def codegen(self) -> InnerLibrary:
-        """Where Numba calls `set_env`."""
-        return self
-
-    def set_env(self, name: str, environment: object) -> None:
-        """Nothing to set: kernels use no Python objects. (Code loaded from the disk has none either.)"""
-
-
-class EntryLibrary(JITCodeLibrary):
-    """The code of a kernel that Python calls: optimised once.
-
-    Numba does it twice, so that the first time brings together the reference counts of arrays, of which it
-    then removes pairs. Kernels have hardly any. And it leaves out what turns equal operations side by side
-    into one of vectors, which changes no result and makes products of small matrices twice as fast.
-    """
-
-    def _optimize_final_module(self) -> None:
-        passes, builder = self._codegen._module_pass_manager(slp_vectorize=True)  # type: ignore[no-untyped-call]
-        passes.run(self._final_module, builder)
-
-
-class KernelFlags(Flags):
-    """The flags of a kernel."""
-
-    def copy(self) -> Flags:
-        """What the functions that it calls inherit: one object for many kernels."""
-        return inherited_flags(bool(self.forceinline))
-
-
-class InheritedFlags(Flags):
-    """Flags that are told apart as objects.
-
-    Numba looks up every function that is called by the flags of the caller too, and hashes and compares
-    those option by option: a tenth of the time of compiling.
-    """
-
-    __eq__, __hash__ = object.__eq__, object.__hash__
-
-
-@functools.cache
-def inherited_flags(inlined: bool) -> Flags:
-    """The flags that functions called by an inlined kernel, or by another, inherit."""
-    flags = InheritedFlags()  # type: ignore[no-untyped-call]
-    cpu_target.options.parse_as_flags(flags, OPTIONS | {"forceinline": inlined})  # type: ignore[no-untyped-call]
-    return flags
-
-
-class EntryCompiler(Compiler):
-    """Numba's compiler, with an `EntryLibrary` for its result."""
-
-    library: type[JITCodeLibrary] = EntryLibrary
-
-    def __init__(self, typing: object, target: Context, library: object, *rest: Any) -> None:
-        args, result, flags, locals = rest
-        made = self.library(target.codegen(), self.library.__name__)  # type: ignore[no-untyped-call]
-        if isinstance(made, EntryLibrary):
-            made.enable_object_caching()  # type: ignore[no-untyped-call]
-        super().__init__(typing, target, made, args, result, KernelFlags(flags), locals)  # type: ignore[no-untyped-call]
-
-
-class InnerCompiler(EntryCompiler):
-    """The same with an `InnerLibrary`."""
-
-    library = InnerLibrary
 
 
 def signature_of(compiled: Any, arguments: tuple[object, ...]) -> tuple[tuple[Any, ...], Any]:

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from kalmanbandits.identification.arrays import Cells, Parameters, Workspace, parameters, workspace
-from kalmanbandits.identification.by_dimension import filter_cells, smooth_cells
+from kalmanbandits.identification.by_dimension import smooth_cells
+from kalmanbandits.identification.steps import filter_cells
 
 ARMS, D = 3, 2
 

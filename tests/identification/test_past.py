@@ -8,9 +8,10 @@ from joint_gaussian import D, bandit_cells, drawn_model, room
 
 import kalmanbandits as kb
 from kalmanbandits.compilation import entry
-from kalmanbandits.identification.by_dimension import filter_cells, smooth_cells
+from kalmanbandits.identification.by_dimension import smooth_cells
 from kalmanbandits.identification.past import MOST, add_past, add_to_past, carry_past, turn_past
 from kalmanbandits.identification.search import CURRENT
+from kalmanbandits.identification.steps import filter_cells
 from kalmanbandits.policies import learned_kalman
 
 SIZE = D + 2

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from joint_gaussian import ARMS, D, bandit_cells, condition, drawn_model, e_step, room, table_cells
 
 from kalmanbandits.identification.arrays import Cells, cells_of
-from kalmanbandits.identification.by_dimension import filter_cells
 from kalmanbandits.identification.smoothing import OUTLIER
+from kalmanbandits.identification.steps import filter_cells
 
 FAR = 1e9  # a reach beyond every reward: nothing is an outlier
 

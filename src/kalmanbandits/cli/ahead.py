@@ -40,7 +40,7 @@ from kalmanbandits.systems.replay import Replay
 PLAY = "from kalmanbandits.cli.ahead import play_all; play_all()"
 COMPILE = "from kalmanbandits.cli.ahead import compile_all; compile_all()"
 SMALL = 20_000  # rounds times arms, of all runs: fewer are played sooner than a policy is compiled
-SELDOM = 100_000, 50, 50  # collections of garbage: the compiler's objects outnumber it, a sixth of the time
+SELDOM = 1_000_000, 50, 50  # collections of garbage: the compiler's objects outnumber it, a fifth of the time
 
 
 class Plan(NamedTuple):
@@ -223,7 +223,6 @@ def compile_all() -> None:
         search = small_search()
         draw_model(search.fits, CURRENT, 1, search.spread, search.mean)
         search.polish(CURRENT, search.cells, work=1.0)
-        search.value_of(CURRENT, search.cells)
     print("fits are compiled", flush=True)
     for values in wanted["policies"]:
         policy = Spec.from_dict(values)

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from kalmanbandits.compilation import entry, jit, routine
+from kalmanbandits.compilation import entry, jit, rare, routine
 from kalmanbandits.identification import smoothing
-from kalmanbandits.identification.lanes import SIDE, square
+from kalmanbandits.identification.lanes import SIDE, by_reference, by_value, square
 
 
 @jit
 def _filter(d: Any, e: Any, p: Any, cells: Any, n: Any, w: Any) -> Any:
     M = square(), square(), square(), square(), square(), square()
-    return smoothing.run_filter(d, e, p, cells, n, w, M)
+    return smoothing.run_filter(d, e, by_value(p), by_value(cells), n, by_value(w), M)
 
 
 @jit
@@ -27,7 +27,21 @@ def _smooth(d: Any, e: Any, p: Any, cells: Any, n: Any, w: Any) -> Any:
         square(), square(), square(), square(), square(), square(),
         square(), square(), square(), square(), square(), square(),
     )  # fmt: skip
-    return smoothing.smooth(d, e, p, cells, n, w, M)
+    return smoothing.smooth(d, e, by_value(p), by_value(cells), n, by_value(w), M)
+
+
+@rare
+def _filter_many(d: Any, p: Any, cells: Any, n: Any, w: Any) -> Any:
+    M = w.M[0], w.M[1], w.M[2], w.M[3], w.M[4], w.M[5]
+    return smoothing.run_filter(d, d, by_value(p), by_value(cells), n, by_value(w), M)
+
+
+@rare
+def _smooth_many(d: Any, p: Any, cells: Any, n: Any, w: Any) -> Any:
+    M = (
+        w.M[0], w.M[1], w.M[2], w.M[3], w.M[4], w.M[5], w.M[6], w.M[7], w.M[8], w.M[9], w.M[10], w.M[11],
+    )  # fmt: skip
+    return smoothing.smooth(d, d, by_value(p), by_value(cells), n, by_value(w), M)
 
 
 @routine
@@ -43,8 +57,7 @@ def run_filter(d: Any, p: Any, cells: Any, n: Any, w: Any) -> Any:
         return _filter(4, 4, p, cells, n, w)
     if d <= SIDE:
         return _filter(d, SIDE, p, cells, n, w)
-    M = w.M[0], w.M[1], w.M[2], w.M[3], w.M[4], w.M[5]
-    return smoothing.run_filter(d, d, p, cells, n, w, M)
+    return _filter_many(d, p, cells, n, w)
 
 
 @routine
@@ -60,19 +73,10 @@ def smooth(d: Any, p: Any, cells: Any, n: Any, w: Any) -> Any:
         return _smooth(4, 4, p, cells, n, w)
     if d <= SIDE:
         return _smooth(d, SIDE, p, cells, n, w)
-    M = (
-        w.M[0], w.M[1], w.M[2], w.M[3], w.M[4], w.M[5], w.M[6], w.M[7], w.M[8], w.M[9], w.M[10], w.M[11],
-    )  # fmt: skip
-    return smoothing.smooth(d, d, p, cells, n, w, M)
-
-
-@entry
-def filter_cells(d: Any, p: Any, cells: Any, n: Any, w: Any) -> Any:
-    """`run_filter`, called from Python."""
-    return run_filter(d, p, cells, n, w)
+    return _smooth_many(d, p, cells, n, w)
 
 
 @entry
 def smooth_cells(d: Any, p: Any, cells: Any, n: Any, w: Any) -> Any:
     """`smooth`, called from Python."""
-    return smooth(d, p, cells, n, w)
+    return smooth(d, by_reference(p), by_reference(cells), n, by_reference(w))

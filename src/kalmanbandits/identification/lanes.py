@@ -13,6 +13,7 @@ from numba import config
 
 from kalmanbandits.compilation import jit
 from kalmanbandits.numba_internals import add_vectors, square_on_stack
+from kalmanbandits.numba_lowering import held_by, reference_to
 
 SIDE = 8  # rows and columns of a matrix on the stack
 
@@ -25,6 +26,10 @@ def _plain_add_lanes(out: Any, a: Any, x: Any, M: Any, j: Any, lanes: Any) -> No
     out[a, :lanes] += x * M[j, :lanes]
 
 
+def _itself(held: Any) -> Any:
+    return held
+
+
 _plain = config.DISABLE_JIT  # type: ignore[attr-defined]
 
 # A matrix of `SIDE` rows and columns for the call at hand; what it holds is not defined.
@@ -32,6 +37,11 @@ square: Any = _plain_square if _plain else square_on_stack(SIDE)
 
 # out[a] ← out[a] + x M[j] in the first `lanes` columns, a constant: one load, product, sum and store.
 add_lanes: Any = _plain_add_lanes if _plain else add_vectors()
+
+
+# A named tuple to call routines with, and back: by value every number in it is passed.
+by_reference: Any = _itself if _plain else reference_to
+by_value: Any = _itself if _plain else held_by
 
 
 @jit

@@ -8,12 +8,18 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from kalmanbandits.compilation import entry, jit, routine
+from kalmanbandits.identification.arrays import Cells, Parameters, Workspace
 from kalmanbandits.identification.by_dimension import run_filter, smooth
+from kalmanbandits.identification.lanes import by_reference
 from kalmanbandits.identification.linear_algebra import cholesky
 from kalmanbandits.identification.maximisation import LEAST_NOISE, log_prior, maximise
 
 STRIDE, LARGEST_STRIDE = 1.4, 40.0  # of over-relaxed steps
+
+_unused = np.zeros(2)  # the state of steps where there are none
 
 
 @routine
@@ -117,10 +123,23 @@ def copy_past(source: Any, target: Any) -> None:
 
 @entry
 def improve(d: Any, p: Any, cells: Any, n: Any, w: Any, spare: Any, state: Any, steps: Any) -> Any:
-    """`step` so many times; returns the log-likelihoods before the first step and the last."""
+    """`step` so many times; returns the log-likelihoods before the first step and the last.
+
+    Without any step it filters: see `filter_cells`.
+    """
+    p, cells, w, spare = by_reference(p), by_reference(cells), by_reference(w), by_reference(spare)
+    if steps == 0:
+        likelihood = run_filter(d, p, cells, n, w)
+        return likelihood, likelihood
     state[1] = -math.inf
     first = last = step(d, p, cells, n, w, spare, state)
     for _ in range(1, steps):
         last = step(d, p, cells, n, w, spare, state)
     copy_parameters(spare, p)
     return first, last
+
+
+def filter_cells(d: int, p: Parameters, cells: Cells, n: int, w: Workspace) -> float:
+    """`run_filter`, called from Python: by the machine code of `improve`, which has it already."""
+    likelihood: float = improve(d, p, cells, n, w, p, _unused, 0)[0]
+    return likelihood

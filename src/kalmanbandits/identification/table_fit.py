@@ -17,7 +17,6 @@ import numpy as np
 
 from kalmanbandits.errors import Array, InvalidArgument, whole
 from kalmanbandits.identification.arrays import cells_of, parameters, workspace
-from kalmanbandits.identification.by_dimension import filter_cells
 from kalmanbandits.identification.search import (
     CORRELATED,
     CURRENT,
@@ -27,6 +26,7 @@ from kalmanbandits.identification.search import (
     begin_priors,
     swap_models,
 )
+from kalmanbandits.identification.steps import filter_cells
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 from kalmanbandits.systems.properties import lyapunov, spectral_radius
 from kalmanbandits.systems.replay import Replay, check_replay

@@ -12,6 +12,7 @@ import numpy as np
 
 from kalmanbandits.compilation import Field
 from kalmanbandits.errors import InvalidArgument, InvalidType, mapping, nearest, shown, whole
+from kalmanbandits.numba_records import note_sized
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
 Memory = np.ndarray[Any, np.dtype[np.void]]
@@ -53,6 +54,7 @@ class Spec:
     attends_every_round: ClassVar[bool] = False  # `attend` is part of the round, not long work now and then
     lengthens: ClassVar[tuple[str, ...]] = ()  # fields that more arms make longer, and that may be padded
     rewrites: ClassVar[bool] = False  # a round reads and writes much of the memory, not a few words of it
+    any_arms: ClassVar[bool] = False  # one machine code serves every number of arms: for long kernels
     known: ClassVar[dict[str, type[Spec]]] = {}
     rounding: ClassVar[float] = 1e-9  # to which scores do not depend on the numbering of the arms
 
@@ -184,7 +186,10 @@ class Spec:
                     f"{type(self).__name__}.fields() must list numbers, got {dtype[name].base} for {name!r} "
                     "(a memory is saved and copied byte by byte)"
                 )
-        return dtype
+        if self.any_arms and dtype not in DTYPES:
+            two, three = (np.dtype(self.with_arms(k).layout(), align=True) for k in (2, 3))
+            note_sized(dtype, two, three)
+        return DTYPES.setdefault(dtype, dtype)
 
     def layout(self) -> list[Field]:
         """List all fields of the memory, in order.
@@ -264,8 +269,7 @@ class Spec:
         ndarray of shape (1,)
             One record of type `dtype()`, as before the first round.
         """
-        dtype = self.dtype()
-        memory: Memory = np.zeros(1, DTYPES.setdefault(dtype, dtype))
+        memory: Memory = np.zeros(1, self.dtype())
         memory[self.kernel] = FORMAT
         self.start(memory[0])
         return memory

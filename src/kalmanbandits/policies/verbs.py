@@ -28,6 +28,7 @@ from numba.extending import lower_builtin, type_callable
 
 from kalmanbandits.compilation import entry, jit, note_foreign_kernel, routine
 from kalmanbandits.errors import Array, InvalidArgument, function, instance, shown
+from kalmanbandits.numba_records import SizedRecord
 from kalmanbandits.streams import TIES, word
 
 TIE = 1e-9  # arms whose index is within this share of the best one's are equally good
@@ -115,9 +116,9 @@ def register_kernel(
     note_foreign_kernel(name, score)
 
 
-def kernel_of(memory: np.void | types.Record) -> Kernel:
+def kernel_of(memory: np.void | types.Record | SizedRecord) -> Kernel:
     """The kernel a record (or its Numba type) belongs to."""
-    name = next(iter(memory.fields if isinstance(memory, types.Record) else memory.dtype.names or ()))
+    name = next(iter(memory.fields if isinstance(memory, types.Type) else memory.dtype.names or ()))
     try:
         return KERNELS[name]
     except KeyError:

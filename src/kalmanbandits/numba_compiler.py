@@ -1,0 +1,174 @@
+"""Numba's compiler for kernels: what they call is code for linking alone, what Python calls is optimised."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numba
+from llvmlite.binding import Linkage
+from numba.core import types
+from numba.core.caching import _Cache as CodeCache
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler, Flags
+from numba.core.compiler_machinery import PassManager
+from numba.core.cpu import CPUContext as Context
+from numba.core.registry import cpu_target
+
+from kalmanbandits.numba_lowering import kernel_passes
+from kalmanbandits.numba_records import type_of
+
+F = TypeVar("F", bound=Callable[..., object])
+
+# Division by zero gives inf as in NumPy: a check in every division costs, and scores use inf on purpose.
+# No `fastmath`: results must repeat.
+OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True}
+
+ALLOCATING = {"empty", "zeros"}  # functions of NumPy, in kernels
+
+
+def compile_inner(function: F, options: dict[str, Any]) -> F:
+    """A kernel that kernels call. A call from Python works too, by code that is compiled when it comes."""
+    options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": InnerCompiler}
+    options |= OPTIONS | {"_nrt": _counts_references(function)}
+    compiled = numba.njit(function, **options)
+    from_python = numba.njit(function, **OPTIONS)
+    compiled._insert = lambda *_, **__: None  # or Numba would jump to machine code that is not there
+    compiled._compile_for_args = lambda *_, **__: from_python
+    # A constant is compiled for as any other value of its type is, or all that gets one is compiled twice.
+    template = compiled.get_call_template
+    compiled.get_call_template = lambda args, kws: template(tuple(map(types.unliteral, args)), kws)
+    return compiled  # type: ignore[no-any-return]
+
+
+def compile_entry(function: F, cache: CodeCache) -> F:
+    """A kernel that Python calls, whose machine code is in `cache`; none is made for calls from C."""
+    options = OPTIONS | {"no_cfunc_wrapper": True, "pipeline_class": EntryCompiler}
+    options |= {"_nrt": _counts_references(function)}
+    compiled = numba.njit(function, **options)
+    compiled._cache = cache
+    compiled.typeof_pyval = type_of
+    return compiled  # type: ignore[no-any-return]
+
+
+def _counts_references(function: Callable[..., object]) -> bool:
+    """Whether a kernel makes arrays, or is a user's, who may write all that Numba understands."""
+    foreign = function.__module__.partition(".")[0] != __name__.partition(".")[0]
+    return foreign or not ALLOCATING.isdisjoint(function.__code__.co_names)
+
+
+class InnerLibrary(JITCodeLibrary):
+    """The code of a kernel that kernels call: kept as the compiler's own language, for linking.
+
+    Numba would optimise it and turn it into machine code that nobody runs, together with all that it calls:
+    at every level of calls anew, half the time of compiling. The `entry` has it linked in and does so once.
+    Loops that were unrolled before would be copied to every place that calls, which then unrolls further.
+    """
+
+    def add_llvm_module(self, module: Any) -> None:
+        """Its own code; whatever links it in may define it again, inline it, and drop what nobody calls."""
+        module.data_layout = self._codegen._data_layout
+        self._final_module.link_in(module)
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.linkage == Linkage.external:
+                function.linkage = "linkonce_odr"
+
+    def finalize(self) -> None:
+        """Nothing is linked in here: the `entry` does so, once, with all that is called at any depth."""
+        for library in self._linking_libraries:
+            self._reload_init.update(library._reload_init)
+        self._finalize_dynamic_globals()  # type: ignore[no-untyped-call]
+        self._shared_module, self._finalized = self._final_module, True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        """None: it has no machine code."""
+        self._ensure_finalized()  # type: ignore[no-untyped-call]
+        return 0
+
+    @property
+    def codegen(self) -> InnerLibrary:
+        """Where Numba calls `set_env`."""
+        return self
+
+    def set_env(self, name: str, environment: object) -> None:
+        """Nothing to set: kernels use no Python objects. (Code loaded from the disk has none either.)"""
+
+
+class EntryLibrary(JITCodeLibrary):
+    """The code of a kernel that Python calls: optimised once.
+
+    Numba does it twice, so that the first time brings together the reference counts of arrays, of which it
+    then removes pairs. Kernels have hardly any. And it leaves out what turns equal operations side by side
+    into one of vectors, which changes no result and makes products of small matrices twice as fast.
+    """
+
+    def finalize(self) -> None:
+        """Link all that is called, at any depth, and compile it.
+
+        What calls comes before what it calls: LLVM links a function that is called already, and no other.
+        """
+        found: dict[JITCodeLibrary, None] = {}
+        waiting = list(self._linking_libraries)
+        while waiting:
+            library = waiting.pop()
+            if library not in found:
+                found[library] = None
+                if isinstance(library, InnerLibrary):
+                    waiting.extend(library._linking_libraries)
+        self._linking_libraries = list(found)
+        super().finalize()  # type: ignore[no-untyped-call]
+
+    def _optimize_final_module(self) -> None:
+        passes, builder = self._codegen._module_pass_manager(slp_vectorize=True)  # type: ignore[no-untyped-call]
+        passes.run(self._final_module, builder)
+
+
+class KernelFlags(Flags):
+    """The flags of a kernel."""
+
+    def copy(self) -> Flags:
+        """What the functions that it calls inherit: one object for many kernels."""
+        return inherited_flags(bool(self.forceinline), bool(self.nrt))
+
+
+class InheritedFlags(Flags):
+    """Flags that are told apart as objects.
+
+    Numba looks up every function that is called by the flags of the caller too, and hashes and compares
+    those option by option: a tenth of the time of compiling.
+    """
+
+    __eq__, __hash__ = object.__eq__, object.__hash__
+
+
+@functools.cache
+def inherited_flags(inlined: bool, counting: bool) -> Flags:
+    """What functions called by a kernel inherit: of one that is inlined or not, counts references or not."""
+    flags = InheritedFlags()  # type: ignore[no-untyped-call]
+    options = OPTIONS | {"forceinline": inlined, "_nrt": counting}
+    cpu_target.options.parse_as_flags(flags, options)  # type: ignore[no-untyped-call]
+    return flags
+
+
+class EntryCompiler(Compiler):
+    """Numba's compiler, with an `EntryLibrary` for its result."""
+
+    library: type[JITCodeLibrary] = EntryLibrary
+
+    def __init__(self, typing: object, target: Context, library: object, *rest: Any) -> None:
+        args, result, flags, locals = rest
+        made = self.library(target.codegen(), self.library.__name__)  # type: ignore[no-untyped-call]
+        if isinstance(made, EntryLibrary):
+            made.enable_object_caching()  # type: ignore[no-untyped-call]
+        super().__init__(typing, target, made, args, result, KernelFlags(flags), locals)  # type: ignore[no-untyped-call]
+
+    def define_pipelines(self) -> list[PassManager]:
+        """The passes of the compiler."""
+        return super().define_pipelines() if self.state.flags.nrt else [kernel_passes()]  # type: ignore[no-untyped-call]
+
+
+class InnerCompiler(EntryCompiler):
+    """The same with an `InnerLibrary`."""
+
+    library = InnerLibrary
