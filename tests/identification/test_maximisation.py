@@ -289,18 +289,18 @@ def test_one_over_relaxed_step_is_plain():
 
 
 def test_over_relaxed_steps_get_further_and_arrive_where_plain_ones_do():
-    """In each of eight cases further after 6 steps (by 0.5 to 22), and after 46 as far as plain ones."""
+    """In each of eight cases further after 6 steps (by 0.5 to 22), and after 106 as far as 300 plain ones."""
     n = 300
     for seed in range(8):
         _, cells = simulated(n, seed=seed)
         slow, fast, w = drawn_model(seed + 20), drawn_model(seed + 20), room(cells)
         spare, state = parameters(ARMS, D), np.array([1.0, -np.inf])
-        plain = [plain_step(D, slow, cells, n, w) for _ in range(46)]
+        plain = [plain_step(D, slow, cells, n, w) for _ in range(300)]
         _, early = improve(D, fast, cells, n, w, spare, state, 6)
         assert early > plain[5] + 0.3
-        _, late = improve(D, fast, cells, n, w, spare, state, 40)
+        _, late = improve(D, fast, cells, n, w, spare, state, 100)
         # The likelihood alone: the priors, which steps raise with it, are further too.
-        assert late > plain[-1] - 0.6
+        assert late > plain[-1] - 0.06
         assert filter_cells(D, fast, cells, n, w) > late - 0.06  # what it leaves is its last plain step
 
 

@@ -186,18 +186,3 @@ def test_swapping_exchanges_all_of_two_models():
     for i, was in ((0, second), (1, first)):
         for array, other in zip(fits.models[i], was, strict=True):
             np.testing.assert_array_equal(array, other)
-
-
-def test_the_reflected_model_explains_arms_of_one_parity_as_well():
-    """Γ and −Γ, loadings of arms of odd rounds turned round: one likelihood where parities do not mix."""
-    n = 200
-    cells = history(EASY[1], LOADINGS[:, :1], n, 3)
-    cells.arm[:] = np.where(np.arange(n) % 2, 1, np.random.default_rng(0).choice([0, 2], n))
-    fits, w = nothing_known(), workspace(n, ARMS, ROOM)
-    searched(fits, cells, 2, largest=1)
-    search = Search(fits, cells, w, 1, WORK)
-    parity = search.parities()
-    np.testing.assert_array_equal(parity, np.bincount(cells.arm) * [1, -1, 1])
-    search.begin_reflected(1, parity)
-    assert fits.models[1].G[0, 0] == -fits.models[CURRENT].G[0, 0] != 0
-    assert search.value_of(1, cells) == pytest.approx(search.value_of(CURRENT, cells), rel=1e-9)

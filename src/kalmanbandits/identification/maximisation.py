@@ -179,7 +179,7 @@ def share_priors(d: Any, p: Any, w: Any) -> None:
     """Each arm's prior from the other arms, by what is known of them."""
     k = p.C.shape[0]
     squares, known = 0.0, 0.0
-    levels, trust = 0.0, 0.0
+    levels, trust, spread = 0.0, 0.0, 0.0
     for arm in range(k):
         if w.A[arm, d, d] > 0:
             size, gamma = _loading_size(d, p, arm)
@@ -188,17 +188,12 @@ def share_priors(d: Any, p: Any, w: Any) -> None:
             share = _level_share(d, p, arm)
             levels += share * p.mu[arm]
             trust += share
-    centre = levels / (trust + 1e-9)
-    spread = 0.0
+            spread += share * p.mu[arm] ** 2
     for arm in range(k):
-        if w.A[arm, d, d] > 0:
-            spread += _level_share(d, p, arm) * (p.mu[arm] - centre) ** 2
-    for arm in range(k):
-        own, gamma, share, off = 0.0, 0.0, 0.0, 0.0
+        own, gamma, share = 0.0, 0.0, 0.0
         if w.A[arm, d, d] > 0:
             own, gamma = _loading_size(d, p, arm)
             share = _level_share(d, p, arm)
-            off = share * (p.mu[arm] - centre) ** 2
         rest = max(trust - share, 0.0)
         mean = (levels - share * p.mu[arm]) / (rest + 1e-9) if rest > 1e-6 else 0.0
         size = GUESS
@@ -211,9 +206,9 @@ def share_priors(d: Any, p: Any, w: Any) -> None:
             size = (trace + OWN_SCALE * size) / (d + OWN_SCALE)
         p.prior[arm, 0] = max(size, LEAST_PRIOR)
         p.prior[arm, 1] = mean
-        p.prior[arm, 2] = max(
-            (max(spread - off, 0.0) + ARMS_LIKE * LEVEL_GUESS) / (rest + ARMS_LIKE), LEAST_PRIOR
-        )
+        others = max(spread - share * p.mu[arm] ** 2 - rest * mean**2, 0.0)
+        free = max(rest - 1, 0.0)
+        p.prior[arm, 2] = max((others + ARMS_LIKE * LEVEL_GUESS) / (free + ARMS_LIKE), LEAST_PRIOR)
 
 
 @jit

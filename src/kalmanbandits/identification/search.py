@@ -35,7 +35,6 @@ PATIENCE = 50  # steps at its present pace within which a challenger must catch 
 STEPS = 50  # of one model in one search, at most
 SHARE = 0.35  # of the work of a search for one model
 PROOF_STEPS, PROOF_WORK = 15, 4e6
-ALTERNATING = 0.5  # share of the rounds from which arms are taken to be pulled in rounds of one parity
 MOST_NOISE = 0.25  # of an arm's variance where a model begins at random; from more, its loadings vanish
 FEW = 1.0  # prior rounds of an arm's mean and deviation
 
@@ -232,8 +231,6 @@ class Search:
             size = 1 + (d + turn) % min(self.largest, d + 3)
             draw_model(fits, i, size, self.spread, self.mean)
             self.begin_from_correlations(i, size)
-        elif turn % 4 == 2 and np.abs(parity := self.parities()).sum() > ALTERNATING * self.n:
-            self.begin_reflected(i, parity)
         elif turn % 2 and d < self.largest:
             copy_model(fits, CURRENT, i)
             grown = min(d + 1 + (turn % 3 > 0), self.largest)
@@ -241,28 +238,6 @@ class Search:
         else:
             size = 1 + int(fits.count[0] // 3) % min(self.largest, d + 2)
             draw_model(fits, i, size, self.spread, self.mean)
-
-    def parities(self) -> Array:
-        """Of each arm, the rounds of even number less those of odd number in which it was pulled, (k,)."""
-        seen = self.cells.arm >= 0
-        sign = np.where(np.cumsum(self.cells.moves) % 2, 1.0, -1.0)[seen]
-        return np.bincount(self.cells.arm[seen], sign, self.fits.arms).astype(np.float64)
-
-    def begin_reflected(self, i: int, parity: Array) -> None:
-        """Model `i` is the current one with −Γ in place of Γ: states x_t = (−1)^t z_t.
-
-        Where each arm is pulled in rounds of one parity only, as when two of them alternate, both explain the
-        rewards equally well, with the loadings of half of the arms turned round.
-        """
-        fits, turned = self.fits, parity < 0
-        copy_model(fits, CURRENT, i)
-        p, d = fits.models[i], int(fits.d[i])
-        p.G[:d, :d] *= -1
-        p.C[turned] *= -1
-        p.U[turned, :d, d] *= -1
-        p.U[turned, d, :d] *= -1
-        p.past[:] = 0
-        fits.state[i] = 1
 
     def begin_from_correlations(self, i: int, d: int) -> None:
         """Model `i` in d dimensions from the correlations of the arms seen most."""

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from kalmanbandits.compilation import entry, routine
+from kalmanbandits.compilation import entry, jit, routine
 from kalmanbandits.identification.linear_algebra import cholesky, cholesky_solve, product
 
 ROWS = 40  # of the Hankel matrix, or those of two blocks
@@ -95,6 +95,12 @@ def _orthonormalise(V: Any, lengths: Any) -> None:
             V[a, j] /= max(lengths[j], 1e-150)
 
 
+@jit
+def first_guess(a: Any, j: Any) -> Any:
+    """Where the iteration begins: nothing special about it."""
+    return float((7 * a * a + 13 * a * (j + 1) + 5 * j) % 31) - 15.0
+
+
 @entry
 def observability(cells: Any, n: Any, place: Any, m: Any, means: Any, deviations: Any, D: Any) -> Any:
     """The first D left singular vectors of the Hankel matrix times √ singular values, (rows, D).
@@ -107,7 +113,7 @@ def observability(cells: Any, n: Any, place: Any, m: Any, means: Any, deviations
     V, W, lengths = np.empty((rows, size)), np.empty((rows, size)), np.empty(size)
     for a in range(rows):
         for j in range(size):
-            V[a, j] = float((7 * a * a + 13 * a * (j + 1) + 5 * j) % 31) - 15.0  # nothing special about it
+            V[a, j] = first_guess(a, j)
     for _ in range(ITERATIONS):
         _multiply(X, V, W, True)
         _orthonormalise(W, lengths)
@@ -121,9 +127,8 @@ def observability(cells: Any, n: Any, place: Any, m: Any, means: Any, deviations
 
 
 @routine
-def _radius(A: Any, d: Any) -> Any:
-    """Spectral radius of the first d dimensions, from the size of A¹²⁸."""
-    B, T = np.empty((d, d)), np.empty((d, d))
+def _radius(A: Any, d: Any, B: Any, T: Any) -> Any:
+    """Spectral radius of the first d dimensions, from the size of A¹²⁸; B and T are scratch."""
     for a in range(d):
         for b in range(d):
             B[a, b] = A[a, b]
@@ -161,7 +166,7 @@ def realise(d: Any, p: Any, O: Any, place: Any, m: Any, means: Any, deviations: 
         cholesky_solve(L, x, d)
         for a in range(d):
             G[a, b] = x[a]
-    radius, signal = _radius(G, d), 1e-9
+    radius, signal = _radius(G, d, w.M[2], w.M[3]), 1e-9
     shrink = min(1.0, LARGEST_RADIUS / max(radius, 1e-9))
     for a in range(d):
         for j in range(m):

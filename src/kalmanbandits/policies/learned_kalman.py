@@ -52,11 +52,12 @@ _rooms: list[Workspace] = []  # not in use, for any thread
 class LearnedKalman(Policy):
     """Knows nothing of the system; identifies it by expectation–maximisation and acts on the fitted filter.
 
-        index_a = c_a'ẑ + μ_a + E max_b (c_b'ẑ⁺(a) + μ_b) + √(w_a x'U_a x + c_a'ΓPΓ'c_a/5)        x = (ẑ, 1)
+        index_a = c_a'ẑ + μ_a + E max_b (c_b'ẑ⁺(a) + μ_b) + √(w_a x'U_a x + κ c_a'ΓPΓ'c_a)        x = (ẑ, 1)
 
     the expected reward, what the next round is worth after what this one teaches (as in `KalmanLookahead`),
     and how uncertain the arm's own parameters (posterior covariance U_a) and the state are. w_a grows with
-    the logarithm of the rounds over what is known of the arm, so that no arm is given up for ever. Arms have
+    the logarithm of the rounds over what is known of the arm, so that no arm is given up for ever; κ falls as
+    the rewards tell more of the state. Arms have
     noises, levels and scales of their own; an arm's prior is learned from the other arms. The dimension is
     chosen from the data, up to `dimensions`. Fits use the last `window` rounds, come at growing distances and
     are bounded in work, so memory and time per round stay the same for ever.
@@ -139,6 +140,7 @@ class LearnedKalman(Policy):
             ("tried", "i8"),
             ("surprise", "f8"),  # running mean of the squared innovations over their variance
             ("trusted", "i8"),
+            ("learned", "f8"),  # nats that rewards have given of state and arms
             ("odds", "f8"),  # logarithm of those of the linear model against the levels
             ("z", "f8", (D,)),
             ("P", "f8", (D, D)),

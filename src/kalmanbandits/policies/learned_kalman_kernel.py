@@ -32,7 +32,9 @@ LATEST = 16  # rounds after which a fit that has begun is adopted, at most; the 
 
 # How to act.
 WIDTH = 1.0  # of the logarithm by which the bonus for an arm's uncertain parameters grows
-CURIOSITY = 0.2  # share of the state's variance one round on in the bonus, since look-ahead ends there
+# Share of the state's variance one round on in the bonus, since look-ahead ends there; and the nats per
+# parameter that rewards have given when half of it is left: what is known need not be explored.
+CURIOSITY, ENOUGH = 0.2, 16.0
 LINES = 16  # arms for which look-ahead is computed, and that it compares
 # Pulls in a row of an arm that is tried, which show whether what it pays persists; up to how many pulls;
 # unless its index is that many units behind; and what is added to its index meanwhile.
@@ -90,6 +92,8 @@ def prepare(m: Any) -> None:
     d, k = m.d[CURRENT], m.pulls.shape[0]
     spread_levels(m)
     weight = 1 / (1 + math.exp(SHARP * (BIAS - m.odds))) if d > 0 else 0.0
+    needed = ENOUGH * d * (m.distinct + 0.5 * (d + 1))
+    curiosity = CURIOSITY * needed / (needed + m.learned) if d > 0 else 0.0
     for arm in range(k):
         prediction, variance, index = 0.0, 0.0, 0.0
         if d > 0:
@@ -98,7 +102,7 @@ def prepare(m: Any) -> None:
             width = 1 + WIDTH * math.log(1 + m.t * unknown / (unknown + m.s2[CURRENT, arm]))
             prediction = weight * value
             variance = weight * (known + unknown)
-            index = weight * (value + math.sqrt(width * unknown + CURIOSITY * lasting))
+            index = weight * (value + math.sqrt(width * unknown + curiosity * lasting))
         if weight < 1:
             value, known, bold = level_index(m, arm, m.t)
             prediction += (1 - weight) * value
@@ -208,7 +212,10 @@ def _score(memory: Any, arm: Any, key: Any, round: Any) -> Any:
 
 @routine
 def observe_linear(m: Any, arm: Any, y: Any) -> Any:
-    """Correct state and arm by a reward; returns log-score and squared error over variance."""
+    """Correct state and arm by a reward.
+
+    Returns its log-score, its squared error over variance, and the nats that it gave of state and arm.
+    """
     d, c, z, P = m.d[CURRENT], m.C[CURRENT, arm], m.z, m.P
     K, U, u = m.work_x[0], m.U[CURRENT, arm], m.work_x[1]
     S, v = m.s2[CURRENT, arm], y - m.mu[CURRENT, arm]
@@ -221,6 +228,7 @@ def observe_linear(m: Any, arm: Any, y: Any) -> Any:
         v -= c[a] * z[a]
     S += loading_variance(d, U, z, P)
     surprise = v * v / S
+    nats = 0.5 * math.log(S / m.s2[CURRENT, arm])
     S = temper(v, S, m.reach)
     score = -0.5 * (math.log(S) + v * v / S)
     for a in range(d + 1):
@@ -238,7 +246,7 @@ def observe_linear(m: Any, arm: Any, y: Any) -> Any:
         z[a] += K[a] * v / S
         for b in range(d):
             P[a, b] -= K[a] * K[b] / S
-    return score, surprise
+    return score, surprise, nats
 
 
 @jit
@@ -265,7 +273,8 @@ def _update(memory: Any, arm: Any, reward: Any) -> None:
     y = on_grid(m, reward)
     plain = observe_level(m, arm, y, m.t - 1)
     if m.d[CURRENT] > 0:
-        score, surprise = observe_linear(m, arm, y)
+        score, surprise, nats = observe_linear(m, arm, y)
+        m.learned += nats
         if not math.isnan(plain):
             m.odds = FADE * m.odds + max(-MOST, min(MOST, score - plain))
         propagate(m.d[CURRENT], m.G[CURRENT], m.Q[CURRENT], m.z, m.P, m.work_M)
@@ -294,6 +303,7 @@ def _check_predictions(m: Any, surprise: Any) -> None:
         if m.trusted > TRUSTED and m.surprise > CHANGE:
             m.trusted = 0
             m.held = MEMORY
+            m.learned = 0.0
             m.past[:] = 0.0
             m.adopt = 0  # what a fit finds that has begun is of no use any more
             for i in range(MODELS):
