@@ -76,8 +76,6 @@ class InnerLibrary(JITCodeLibrary):
 
     def finalize(self) -> None:
         """Nothing is linked in here: the `entry` does so, once, with all that is called at any depth."""
-        for library in self._linking_libraries:
-            self._reload_init.update(library._reload_init)
         self._finalize_dynamic_globals()  # type: ignore[no-untyped-call]
         self._shared_module, self._finalized = self._final_module, True
 

@@ -36,6 +36,7 @@ POLICY = kb.UBSS(arms=3, window=2)
 PROCESSES, THREADS = 3, 2
 REPORT = struct.Struct("<Bqq")
 MOST_ARMS = 4
+MOST_OPEN = 100_000  # rounds that wait for a killed process's tickets while this one gets no processor time
 
 
 def fork(play: Callable[[], object]) -> int:
@@ -53,7 +54,7 @@ def fork(play: Callable[[], object]) -> int:
 
 def play(folder: Path, seed: int, place: int, say: int) -> None:
     """Threads that use one agent until the end comes; `place` is that of this process among the others."""
-    agent = kb.Agent.open(folder / "journal", POLICY)
+    agent = kb.Agent.open(folder / "journal", POLICY, max_open=MOST_OPEN)
 
     def report(kind: int, number: int, arm: int = 0) -> None:
         os.write(say, REPORT.pack(kind, number, arm))
@@ -119,7 +120,7 @@ class Witness:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.agent = kb.Agent(POLICY)
+        self.agent = kb.Agent(POLICY, max_open=MOST_OPEN)
         self.events = 0
         self.arms: dict[int, int] = {}
         self.done: list[int] = []

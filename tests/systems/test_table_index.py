@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -156,3 +157,41 @@ def test_a_part_of_the_rows(tmp_path: Path) -> None:
     assert what(part) == ("year", "2", "3")
     assert (part.rounds, part.minimize, part.missing, part.names) == (2, True, 1, ("a", "b"))
     assert part.totals.tolist() == [-8, -9]
+
+
+COLUMNS = {"north": [1.0, None, 3], "south": (2.0, 1.0, float("nan"))}
+
+
+def test_a_mapping_of_columns_is_a_table() -> None:
+    plain = Replay(COLUMNS)
+    assert plain.names == ("north", "south")
+    np.testing.assert_array_equal(plain.table, [[1, 2], [np.nan, 1], [3, np.nan]])
+    for make in (np.array, pd.Series, pl.Series):
+        made = Replay({name: make([np.nan if cell is None else cell for cell in cells])
+                       for name, cells in COLUMNS.items()})  # fmt: skip
+        np.testing.assert_array_equal(made.table, plain.table)
+    for days in (pd.date_range("2025-01-01", periods=3), ["2025-01-01", "2025-01-02", "2025-01-03"]):
+        dated = Replay({"day": days, **COLUMNS})
+        assert dated.index is not None
+        assert (dated.index.name, str(dated.index.values[2])[:10]) == ("day", "2025-01-03")
+    assert Replay(COLUMNS, columns=["south", "north"]).names == ("south", "north")
+    mask = {"south": [1, 1, 0], "north": [1, 0, 1]}
+    assert Replay(COLUMNS, available=mask).off.tolist() == [[False, False], [True, False], [False, True]]
+
+
+@pytest.mark.parametrize(
+    ("columns", "fault"),
+    [
+        ({}, "at least two columns"),
+        ({"a": [1, 2], "b": [1, 2, 3]}, "the same number of rows, got {'a': 2, 'b': 3}"),
+        ({"a": [1, "x"], "b": [1, 2]}, "row 2, column 'a' must be a number, got 'x'"),
+        (
+            {"a": 1.0, "b": [1, 2]},
+            "a list or an array with a reward for each round, got 1.0",
+        ),
+        ({"a": np.ones((2, 2)), "b": [1, 2]}, "column 'a' must be a list or an array"),
+    ],
+)
+def test_what_a_mapping_of_columns_may_not_hold(columns: dict[str, object], fault: str) -> None:
+    with pytest.raises(TableError, match=re.escape(fault)):
+        Replay(columns)

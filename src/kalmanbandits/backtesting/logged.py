@@ -223,9 +223,6 @@ def read_log(
 def _series(source: object, delimiter: str | None) -> tuple[str, dict[str, Any]]:
     if isinstance(source, (str, os.PathLike)):
         return str(source), dict(read_series(file_path("source", source), delimiter))
-    frame = frame_series(source)
-    if frame is not None:
-        return "log", dict(frame[0])
     if isinstance(source, Mapping):
         lengths = {len(cells) if isinstance(cells, Sized) else -1 for cells in source.values()}
         if len(lengths) != 1 or lengths == {-1} or not all(isinstance(name, str) for name in source):
@@ -234,6 +231,9 @@ def _series(source: object, delimiter: str | None) -> tuple[str, dict[str, Any]]
                 "(such as {'arm': ['a', 'b'], 'reward': [1.0, 2.0]})"
             )
         return "log", dict(source)
+    frame = frame_series(source)
+    if frame is not None:
+        return "log", dict(frame[0])
     raise InvalidType(f"log must be a path, a data frame or a dictionary of columns, got {shown(source)}")
 
 

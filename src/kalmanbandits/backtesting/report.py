@@ -7,14 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from kalmanbandits.backtesting.deployment import AGENT, Origin, agent_files, is_edited
-from kalmanbandits.backtesting.figure import backtest_figure
 from kalmanbandits.backtesting.following import follow_policy
-from kalmanbandits.backtesting.page import backtest_page
 from kalmanbandits.backtesting.recommendation import recommend
 from kalmanbandits.backtesting.result import Backtest
 from kalmanbandits.durability import beginning
 from kalmanbandits.errors import StoreRefused
-from kalmanbandits.reporting import drawing
 from kalmanbandits.reporting.files import written_together
 from kalmanbandits.statistics.intervals import Interval
 
@@ -48,6 +45,11 @@ def write_backtest(result: Backtest, folder: Path, title: str, origin: Origin | 
     list of Path
         `figure.png`, `figure.svg`, `report.html`, `backtest.csv`, and those of the agent.
     """
+    # Matplotlib takes most of a second to import: not before a backtest has begun.
+    from kalmanbandits.backtesting.figure import backtest_figure
+    from kalmanbandits.backtesting.page import backtest_page
+    from kalmanbandits.reporting import drawing
+
     check_report_folder(folder)
     said = recommend(result)
     followed = follow_policy(result, said.policy)

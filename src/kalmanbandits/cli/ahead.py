@@ -15,6 +15,7 @@ Whatever fails there is done here.
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
 import pickle
@@ -117,6 +118,7 @@ class Ahead:
             if not compiler.fits.is_set():
                 self._compile_here(policies[name])
                 self.work.tell()
+        threading.Thread(target=import_drawing, daemon=True).start()
         while shares.fits and not compiler.fits.wait(WATCH):
             self.work.tell()
 
@@ -136,6 +138,11 @@ class Ahead:
         if left:
             self.work.waiting.extend(left)
             self.work.do(self.threads)
+
+
+def import_drawing() -> None:
+    """Import what the report is drawn with, while this process waits for another one."""
+    importlib.import_module("kalmanbandits.backtesting.figure")
 
 
 class Helper:

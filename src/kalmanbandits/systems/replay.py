@@ -30,8 +30,9 @@ class Replay:
 
     Parameters
     ----------
-    table : array, data frame or path
-        Rounds × arms: a NumPy array, a frame of pandas or polars, or a file of CSV, Parquet or Feather.
+    table : array, data frame, mapping of columns or path
+        Rounds × arms: a NumPy array, a frame of pandas or polars, columns by name such as
+        `{"north": [1.0, 2.0], "south": [0.5, None]}`, or a file of CSV, Parquet or Feather.
     columns, drop : list of str, optional
         The columns to take as arms, or those to leave out.
     index : str, optional

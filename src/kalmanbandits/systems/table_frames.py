@@ -1,22 +1,54 @@
-"""Data frames of pandas and polars as named columns, without needing either."""
+"""Data frames of pandas and polars, and mappings of columns, as named columns, without needing either."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from kalmanbandits.systems.table_index import Index, from_numbers
+from kalmanbandits.errors import shown
+from kalmanbandits.systems.table_index import Index, TableError, from_numbers
 
 
 def frame_series(frame: Any) -> tuple[list[tuple[str, Any]], Index | None] | None:
-    """The columns of a data frame by name, and its index if it says when; None for anything else."""
+    """The columns of a frame or mapping by name, and its index if it says when; None for anything else."""
+    if isinstance(frame, Mapping):
+        return _mapping(frame), None
     if hasattr(frame, "columns") and hasattr(frame, "iloc"):
         series = [(str(name), _pandas(frame.iloc[:, j])) for j, name in enumerate(frame.columns)]
         return series, _pandas_index(frame.index)
     if hasattr(frame, "get_columns") and hasattr(frame, "collect_schema"):
         return [(column.name, _polars(column)) for column in frame.get_columns()], None
     return None
+
+
+def _mapping(columns: Mapping[Any, Any]) -> list[tuple[str, Any]]:
+    """Columns of one length: lists, arrays, or series of pandas or polars."""
+    series = [(str(name), _sequence(str(name), cells)) for name, cells in columns.items()]
+    lengths = {name: len(cells) for name, cells in series}
+    if len({*lengths.values()}) > 1:
+        raise TableError(
+            f"table: columns must have the same number of rows, got {shown(lengths)} "
+            "(NaN or None stands for a reward that never came)"
+        )
+    return series
+
+
+def _sequence(name: str, cells: Any) -> Any:
+    if hasattr(cells, "iloc"):
+        return _pandas(cells)
+    if hasattr(cells, "to_list") and hasattr(cells.dtype, "is_temporal"):
+        return _polars(cells)
+    if isinstance(cells, np.ndarray) and cells.ndim == 1:
+        return cells.astype("datetime64[us]") if cells.dtype.kind == "M" else cells
+    if isinstance(cells, list | tuple):
+        return list(cells)
+    if hasattr(cells, "to_numpy") and not hasattr(cells, "columns"):  # an index of dates
+        return _sequence(name, cells.to_numpy())
+    raise TableError(
+        f"table: column {name!r} must be a list or an array with a reward for each round, got {shown(cells)}"
+    )
 
 
 def _pandas(column: Any) -> Any:
