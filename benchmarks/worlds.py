@@ -34,6 +34,7 @@ LEARNER = (
     "src/kalmanbandits/identification",
     "src/kalmanbandits/learning/local_levels.py",
     "src/kalmanbandits/policies/learned_kalman.py",
+    "src/kalmanbandits/policies/learned_kalman_index.py",
     "src/kalmanbandits/policies/learned_kalman_kernel.py",
 )
 

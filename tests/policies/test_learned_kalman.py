@@ -7,7 +7,7 @@ import pytest
 
 from kalmanbandits import UCB, Agent, KalmanGreedy, LearnedKalman, Random, simulate
 from kalmanbandits.errors import InvalidArgument
-from kalmanbandits.policies.learned_kalman_kernel import BIAS
+from kalmanbandits.policies.learned_kalman_index import BIAS
 from kalmanbandits.saving import lasting_fields
 from kalmanbandits.systems import Replay, random_stable, rotation
 

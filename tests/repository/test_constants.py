@@ -17,6 +17,7 @@ FILES = [
     *(f"identification/{path.name}" for path in sorted((PACKAGE / "identification").glob("*.py"))),
     "learning/local_levels.py",
     "policies/learned_kalman.py",
+    "policies/learned_kalman_index.py",
     "policies/learned_kalman_kernel.py",
 ]
 NOT_OF_THE_FIT = {"identification/table_words.py"}  # how many pairs of arms are printed, and the like

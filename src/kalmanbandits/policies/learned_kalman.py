@@ -17,12 +17,12 @@ from kalmanbandits.identification.past import add_to_past
 from kalmanbandits.identification.search import CURRENT, MODELS, Fits, Search
 from kalmanbandits.identification.steps import filter_cells
 from kalmanbandits.learning.local_levels import BANK, level_fields
+from kalmanbandits.policies.learned_kalman_index import LINES
 from kalmanbandits.policies.learned_kalman_kernel import (
     DOUBT,
     FARTHEST,
     GRID,
     LATEST,
-    LINES,
     OPENING,
     catch_up,
     replay_levels,

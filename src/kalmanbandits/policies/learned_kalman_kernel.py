@@ -12,8 +12,8 @@ from typing import Any
 from kalmanbandits.compilation import entry, jit, routine
 from kalmanbandits.identification.search import CURRENT, MODELS
 from kalmanbandits.identification.smoothing import loading_variance, propagate, temper
-from kalmanbandits.learning.local_levels import level_index, observe_level, spread_levels
-from kalmanbandits.policies.kalman_lookahead import expected_envelope
+from kalmanbandits.learning.local_levels import observe_level
+from kalmanbandits.policies.learned_kalman_index import prepare
 from kalmanbandits.policies.random import chance
 from kalmanbandits.policies.verbs import register_kernel
 
@@ -30,18 +30,9 @@ DOUBT, CHANGE, CAPPED = 2.0, 2.5, 9.0  # that asks for a fit; that says the syst
 TRUSTED = 300  # rounds for which the model must have been good, for a change to be one
 LATEST = 16  # rounds after which a fit that has begun is adopted, at most; the ring keeps so many more
 
-# How to act.
-WIDTH = 1.0  # of the logarithm by which the bonus for an arm's uncertain parameters grows
-# Share of the state's variance one round on in the bonus, since look-ahead ends there; and the nats per
-# parameter that rewards have given when half of it is left: what is known need not be explored.
-CURIOSITY, ENOUGH = 0.2, 16.0
-LINES = 16  # arms for which look-ahead is computed, and that it compares
-# Pulls in a row of an arm that is tried, which show whether what it pays persists; up to how many pulls;
-# unless its index is that many units behind; and what is added to its index meanwhile.
-REPEATS, KNOWN_AFTER, PROMISING, INSIST = 2, 12, 1.0, 1e9
-# The log-odds of the linear model against the levels: forgetting per round, most of one reward, where the
-# linear model begins to be believed, and how sharply.
-FADE, MOST, BIAS, SHARP = 0.998, 1.0, 2.5, 2.0
+# Pulls in a row of an arm that is tried, which show whether what it pays persists; up to how many pulls.
+REPEATS, KNOWN_AFTER = 2, 12
+FADE, MOST = 0.998, 1.0  # of the log-odds of the linear model: forgetting per round, most of one reward
 
 
 @jit
@@ -82,120 +73,6 @@ def catch_up(memories: Any, first: Any, anew: Any) -> None:
             observe_linear(m, m.arm[place], y)
         propagate(m.d[CURRENT], m.G[CURRENT], m.Q[CURRENT], m.z, m.P, m.work_M)
     prepare(m)
-
-
-@routine
-def prepare(m: Any) -> None:
-    """Before the next choice: what both models say of every arm, and the arms to look ahead for."""
-    if m.unit == 0:
-        return
-    d, k = m.d[CURRENT], m.pulls.shape[0]
-    spread_levels(m)
-    weight = 1 / (1 + math.exp(SHARP * (BIAS - m.odds))) if d > 0 else 0.0
-    needed = ENOUGH * d * (m.distinct + 0.5 * (d + 1))
-    curiosity = CURIOSITY * needed / (needed + m.learned) if d > 0 else 0.0
-    for arm in range(k):
-        prediction, variance, index = 0.0, 0.0, 0.0
-        if d > 0:
-            value, known, lasting = _predict(m, arm)
-            unknown = loading_variance(d, m.U[CURRENT, arm], m.z, m.P)
-            width = 1 + WIDTH * math.log(1 + m.t * unknown / (unknown + m.s2[CURRENT, arm]))
-            prediction = weight * value
-            variance = weight * (known + unknown)
-            index = weight * (value + math.sqrt(width * unknown + curiosity * lasting))
-        if weight < 1:
-            value, known, bold = level_index(m, arm, m.t)
-            prediction += (1 - weight) * value
-            variance += (1 - weight) * known
-            index += (1 - weight) * bold
-        m.scores[arm, 0], m.scores[arm, 1], m.scores[arm, 2] = prediction, variance, index
-    if d > 0:
-        _shortlist(m, weight)
-    m.greedy = 0
-    for arm in range(1, k):
-        if m.scores[arm, 0] > m.scores[m.greedy, 0]:
-            m.greedy = arm
-    if m.again > 0:
-        if m.scores[m.tried, 2] > m.scores[m.greedy, 0] - PROMISING:
-            m.scores[m.tried, 2] += INSIST
-        else:
-            m.again = 0
-
-
-@routine
-def _shortlist(m: Any, weight: Any) -> None:
-    """Add to the best indices the knowledge gradient: what this round's reward is worth in the next."""
-    d, k = m.d[CURRENT], m.pulls.shape[0]
-    n = min(LINES, k)
-    # The arms with the best index, by insertion.
-    for i in range(n):
-        m.lines[i] = -1
-    for arm in range(k):
-        place = n
-        while place > 0 and (m.lines[place - 1] < 0 or m.scores[m.lines[place - 1], 2] < m.scores[arm, 2]):
-            place -= 1
-        if place < n:
-            for i in range(n - 1, place, -1):
-                m.lines[i] = m.lines[i - 1]
-            m.lines[place] = arm
-    G, z, ahead, Pc = m.G[CURRENT], m.z, m.work_x[0], m.work_x[1]
-    zn = m.work_x[2]
-    for a in range(d):
-        total = 0.0
-        for b in range(d):
-            total += G[a, b] * z[b]
-        zn[a] = total
-    top = -math.inf
-    for i in range(n):
-        arm = m.lines[i]
-        level = m.mu[CURRENT, arm]
-        for a in range(d):
-            level += m.C[CURRENT, arm, a] * zn[a]
-        top = max(top, level)
-    for i in range(n):
-        arm = m.lines[i]
-        variance = 0.0
-        for a in range(d):
-            total = 0.0
-            for b in range(d):
-                total += m.P[a, b] * m.C[CURRENT, arm, b]
-            Pc[a] = total
-            variance += total * m.C[CURRENT, arm, a]
-        variance += m.s2[CURRENT, arm] + loading_variance(d, m.U[CURRENT, arm], m.z, m.P)
-        scale = 1 / math.sqrt(variance)
-        for a in range(d):
-            total = 0.0
-            for b in range(d):
-                total += G[a, b] * Pc[b]
-            ahead[a] = total * scale
-        for j in range(n):
-            other = m.lines[j]
-            level, slope = m.mu[CURRENT, other], 0.0
-            for a in range(d):
-                level += m.C[CURRENT, other, a] * zn[a]
-                slope += m.C[CURRENT, other, a] * ahead[a]
-            m.work_line[0, j] = level
-            m.work_line[1, j] = slope
-        gain = expected_envelope(m.work_line[0, :n], m.work_line[1, :n], m.work_line[2, :n]) - top
-        m.scores[arm, 2] += weight * gain
-
-
-@routine
-def _predict(m: Any, arm: Any) -> Any:
-    """The mean and variance of an arm's c'z + μ, and how much of the latter is left one round on."""
-    d, c, z, P, G, ahead = m.d[CURRENT], m.C[CURRENT, arm], m.z, m.P, m.G[CURRENT], m.work_x[3]
-    prediction, variance, lasting = m.mu[CURRENT, arm], 0.0, 0.0
-    for a in range(d):
-        total, ahead[a] = 0.0, 0.0
-        for b in range(d):
-            total += P[a, b] * c[b]
-            ahead[a] += c[b] * G[b, a]
-        prediction += c[a] * z[a]
-        variance += c[a] * total
-    for a in range(d):
-        for b in range(d):
-            lasting += ahead[a] * P[a, b] * ahead[b]
-    return prediction, variance, lasting
 
 
 @jit
