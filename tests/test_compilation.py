@@ -10,6 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 
@@ -18,6 +19,7 @@ from kalmanbandits import compilation
 from kalmanbandits.compilation import entry, jit, routine
 from kalmanbandits.policies import UCB, LearnedKalman
 from kalmanbandits.policies.verbs import learn_once
+from kalmanbandits.streams import normal, stream_key, uniform
 
 SOURCE = Path(kalmanbandits.__file__).parent
 SCRIPT = """
@@ -203,6 +205,18 @@ def _eighth(x):
 def test_kernels_that_kernels_call_can_be_called_from_python_too():
     assert _eighth(8.0) == 1.0  # compiles the others for floats, without code for such calls
     assert (_half(8.0), _quarter(8.0), _quarter(8), _eighth(8)) == (4.0, 2.0, 2.0, 1.0)
+
+
+def test_a_users_own_function_may_call_a_kernel_that_calls_others():
+    """Numba links what a function calls, but not what that calls: without it the process ends."""
+
+    @numba.njit
+    def both(key, purpose, number):
+        return normal(key, purpose, number) + uniform(key, purpose, number)
+
+    arguments = stream_key(4), np.uint64(1), 5
+    assert both(*arguments) == normal(*arguments) + uniform(*arguments)
+    assert both(*arguments) == both.py_func(*arguments)
 
 
 def test_one_machine_code_serves_every_number_of_arms():

@@ -33,7 +33,7 @@ def compile_inner(function: F, options: dict[str, Any]) -> F:
     options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": InnerCompiler}
     options |= OPTIONS | {"_nrt": _counts_references(function)}
     compiled = numba.njit(function, **options)
-    from_python = numba.njit(function, **OPTIONS)
+    from_python = numba.njit(function, pipeline_class=EntryCompiler, **OPTIONS)
     compiled._insert = lambda *_, **__: None  # or Numba would jump to machine code that is not there
     compiled._compile_for_args = lambda *_, **__: from_python
     # A constant is compiled for as any other value of its type is, or all that gets one is compiled twice.
@@ -79,6 +79,14 @@ class InnerLibrary(JITCodeLibrary):
         self._finalize_dynamic_globals()  # type: ignore[no-untyped-call]
         self._shared_module, self._finalized = self._final_module, True
 
+    def _get_module_for_linking(self) -> Any:
+        """Its code with all that it calls: for a function that Numba itself compiles, of a user's own."""
+        self._ensure_finalized()  # type: ignore[no-untyped-call]
+        whole = self._final_module.clone()
+        for library in called_by(self):
+            whole.link_in(library._get_module_for_linking(), preserve=True)
+        return whole
+
     def get_pointer_to_function(self, name: str) -> int:
         """None: it has no machine code."""
         self._ensure_finalized()  # type: ignore[no-untyped-call]
@@ -93,6 +101,34 @@ class InnerLibrary(JITCodeLibrary):
         """Nothing to set: kernels use no Python objects. (Code loaded from the disk has none either.)"""
 
 
+class OwnCode:
+    """What an `InnerLibrary` brings when those that it calls are linked in too."""
+
+    def __init__(self, library: InnerLibrary) -> None:
+        self.library = library
+        self._reload_init = getattr(library, "_reload_init", ())  # Numba 0.62 has none
+
+    def _get_module_for_linking(self) -> Any:
+        self.library._ensure_finalized()  # type: ignore[no-untyped-call]
+        return self.library._final_module
+
+
+def called_by(library: JITCodeLibrary) -> list[Any]:
+    """What is to be linked in with a library: all that it calls, at any depth, each once.
+
+    What calls comes before what it calls: LLVM links a function that is called already, and no other.
+    """
+    found: dict[JITCodeLibrary, None] = {}
+    waiting = list(library._linking_libraries)
+    while waiting:
+        one = waiting.pop()
+        if one not in found:
+            found[one] = None
+            if isinstance(one, InnerLibrary):
+                waiting.extend(one._linking_libraries)
+    return [OwnCode(one) if isinstance(one, InnerLibrary) else one for one in found]
+
+
 class EntryLibrary(JITCodeLibrary):
     """The code of a kernel that Python calls: optimised once.
 
@@ -102,19 +138,8 @@ class EntryLibrary(JITCodeLibrary):
     """
 
     def finalize(self) -> None:
-        """Link all that is called, at any depth, and compile it.
-
-        What calls comes before what it calls: LLVM links a function that is called already, and no other.
-        """
-        found: dict[JITCodeLibrary, None] = {}
-        waiting = list(self._linking_libraries)
-        while waiting:
-            library = waiting.pop()
-            if library not in found:
-                found[library] = None
-                if isinstance(library, InnerLibrary):
-                    waiting.extend(library._linking_libraries)
-        self._linking_libraries = list(found)
+        """Link all that is called, at any depth, and compile it."""
+        self._linking_libraries = called_by(self)
         super().finalize()  # type: ignore[no-untyped-call]
 
     def _optimize_final_module(self) -> None:
