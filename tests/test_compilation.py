@@ -17,7 +17,8 @@ import pytest
 import kalmanbandits
 from kalmanbandits import compilation
 from kalmanbandits.compilation import entry, jit, routine
-from kalmanbandits.policies import UCB, LearnedKalman
+from kalmanbandits.errors import InvalidArgument
+from kalmanbandits.policies import UCB, LearnedKalman, register_kernel
 from kalmanbandits.policies.verbs import learn_once
 from kalmanbandits.streams import normal, stream_key, uniform
 
@@ -127,6 +128,36 @@ def test_editing_a_kernel_outside_the_package_is_seen_too(copied):
     assert run(copied, OWN_KERNEL) == (7.0, 0)
     own.rename(copied / "moved.py")  # the machine code on disk speaks of a module that is no more
     assert run(copied, OWN_KERNEL.replace("from own", "from moved")) == (7.0, 0)
+
+
+WITH_A_HELPER = OWN_POLICY.replace("return 1.0, 0.0, 1.0", "return 1.0, 0.0, twice(GAIN)").replace(
+    "\n@dataclass", "from helper import twice\nimport os\nGAIN = float(os.environ['GAIN'])\n\n@dataclass", 1
+)
+
+
+def test_editing_what_a_foreign_kernel_calls_and_the_numbers_it_uses_is_seen(copied):
+    (copied / "own.py").write_text(WITH_A_HELPER)
+    helper = "from kalmanbandits.compilation import jit\n@jit\ndef twice(x):\n    return 2 * x\n"
+    (copied / "helper.py").write_text(helper)
+    assert run(copied, OWN_KERNEL, GAIN="1.5") == (3.0, 0)
+    assert run(copied, OWN_KERNEL, GAIN="1.5") == (3.0, 1)
+    assert run(copied, OWN_KERNEL, GAIN="2.5") == (5.0, 0)
+    (copied / "helper.py").write_text(helper.replace("2 * x", "20 * x"))
+    assert run(copied, OWN_KERNEL, GAIN="1.5") == (30.0, 0)
+
+
+def test_a_kernel_that_is_registered_again_with_other_functions_is_refused():
+    def functions(gain):
+        @jit
+        def score(memory, arm, key, round):
+            return 0.0, 0.0, gain
+
+        return score, score
+
+    register_kernel("RegisteredTwice", *functions(1.0))
+    register_kernel("RegisteredTwice", *functions(1.0))
+    with pytest.raises(InvalidArgument, match="another name, or start Python anew"):
+        register_kernel("RegisteredTwice", *functions(2.0))
 
 
 def test_a_folder_that_cannot_be_written_costs_a_compilation_and_nothing_else(copied):

@@ -19,8 +19,9 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import FunctionType, NoneType
 from typing import Any, TypeVar
 
 import numba
@@ -247,7 +248,7 @@ def package_sources() -> str:
     return digest.hexdigest()
 
 
-# A kernel registered from outside the package: the name of its memory's first field -> a hash of its file.
+# A kernel registered from outside the package: the name of its memory's first field -> a hash of its source.
 FOREIGN: dict[str, str] = {}
 
 
@@ -258,17 +259,40 @@ def foreign_sources(signature: object) -> str:
     return ",".join(f"{name}={FOREIGN[name]}" for name in present)
 
 
-def note_foreign_kernel(name: str, function: Callable[..., object]) -> None:
-    """Remember the source of a kernel that lives outside this package, so that editing it is noticed."""
-    code = getattr(function, "py_func", function).__code__
-    if Path(code.co_filename).is_relative_to(Path(__file__).parent):
-        return
-    try:
-        text = Path(code.co_filename).read_bytes()
-    except OSError:  # typed at a prompt: no file, so the code itself has to do
-        text = code.co_code + repr(code.co_consts).encode()
-    # The code on disk names the module: that of a file which was renamed or moved is of no use.
-    FOREIGN[name] = hashlib.sha256(function.__module__.encode() + text).hexdigest()
+def note_foreign_kernel(name: str, functions: Iterable[Callable[..., object]]) -> bool:
+    """Remember the source of a kernel that lives outside this package, so that changing it is noticed.
+
+    Returns whether another one of this name is there already, which stays: its machine code is in use.
+    """
+    digest, seen = hashlib.sha256(), set[int]()
+    for function in functions:
+        _add_source(function, digest, seen)
+    source = digest.hexdigest()
+    return bool(seen) and FOREIGN.setdefault(name, source) != source
+
+
+def _add_source(value: object, digest: Any, seen: set[int]) -> None:
+    """All that the machine code of a function depends on: its code, what it calls, the numbers it uses."""
+    function = getattr(value, "py_func", value)
+    if isinstance(function, FunctionType):
+        code = function.__code__
+        if id(code) in seen or Path(code.co_filename).is_relative_to(Path(__file__).parent):
+            return
+        seen.add(id(code))
+        # The code on disk names the module: that of a file which was renamed or moved is of no use.
+        digest.update(repr((function.__module__, code.co_names, code.co_varnames)).encode() + code.co_code)
+        for constant in code.co_consts:
+            _add_source(constant, digest, seen)
+        for named in sorted(set(code.co_names) & set(function.__globals__)):
+            _add_source(function.__globals__[named], digest, seen)
+        for cell in function.__closure__ or ():
+            _add_source(cell.cell_contents, digest, seen)
+    elif isinstance(value, np.ndarray):
+        digest.update(repr((value.dtype, value.shape)).encode() + value.tobytes())
+    elif isinstance(value, int | float | complex | str | bytes | tuple | np.generic | NoneType):
+        digest.update(repr(value).encode())
+    else:
+        digest.update(type(value).__name__.encode())
 
 
 def _sweep(root: Path) -> None:

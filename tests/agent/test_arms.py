@@ -171,3 +171,50 @@ def test_a_retired_arm_is_never_chosen_again(tmp_path):
     for bad in (-1, 4, 1.0, "0", True):
         with pytest.raises(InvalidArgument, match="arm must be"):
             agent.retire_arm(bad)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrongMemory(kb.UCB):
+    """A policy of one's own whose memory is not of the size that it says."""
+
+    fault: str = "grow"
+
+    @property
+    def kernel(self):
+        return "UCB"
+
+    def memory(self):
+        return {"empty": np.zeros(0, self.dtype()), "large": kb.UCB(arms=500).memory()}.get(
+            self.fault, super().memory()
+        )
+
+    def grow(self, memory, larger):
+        return memory
+
+
+@pytest.mark.parametrize("fault", ["empty", "large"])
+def test_a_memory_of_the_wrong_size_is_refused(fault):
+    """Compiled code would read and write beyond it."""
+    policy = WrongMemory(arms=2, fault=fault)
+    with pytest.raises(InvalidArgument, match=r"one record as WrongMemory.memory\(\) makes it"):
+        kb.Agent(policy, seed=1)
+    with pytest.raises(InvalidArgument, match=r"one record as WrongMemory.memory\(\) makes it"):
+        kb.simulate(SYSTEM, {"own": policy}, rounds=10, runs=2)
+
+
+def test_a_memory_that_did_not_grow_is_refused():
+    agent = kb.Agent(WrongMemory(arms=2), seed=1)
+    with pytest.raises(InvalidArgument, match="another type or shape"):
+        agent.add_arm()
+    assert agent.policy.arms == 2
+    agent.update(agent.select(), 1.0)
+
+
+@pytest.mark.parametrize(("field", "value"), [("gone", 10**6), ("t", 2**63 - 2), ("origin", -1e308)])
+def test_a_memory_of_learned_kalman_that_no_rounds_lead_to_is_refused(field, value):
+    policy = kb.LearnedKalman(arms=2)
+    memory = policy.memory()
+    policy.check_memory(memory)
+    memory[field] = value
+    with pytest.raises(InvalidArgument, match=field):
+        policy.check_memory(memory)

@@ -18,7 +18,7 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 # What a reader may take for a count, an index, a code or a reward.
-NUMBERS = [0, 1, -1, 2, 7, 255, 2**31 - 1, -(2**31), 10**9, 2**62, -(2**63)]
+NUMBERS = [0, 1, -1, 2, 7, 255, 2**31 - 1, -(2**31), 10**9, 2**62, 2**63 - 2, 2**63 - 1, -(2**63)]
 FLOATS = [math.nan, math.inf, -math.inf, 1e300, -1e300, 5e-324, -0.0, 1e160]
 WORDS = [struct.pack("<q", n) for n in NUMBERS] + [struct.pack("<d", x) for x in FLOATS]
 TEXTS = [

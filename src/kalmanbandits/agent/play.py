@@ -39,6 +39,7 @@ class Play:
         self, policy: Policy, memory: Memory, seed: int, max_open: int, settings: Settings
     ) -> None:
         """Stand before the first round, with this memory."""
+        policy.check_layout(memory)
         self.seed, self.max_open, self.settings = seed, max_open, settings
         self.ticket_timeout: float | None = None  # seconds
         self.founded = {"policy": policy.to_dict(), "seed": seed, **settings.to_dict()}  # arms come and go
@@ -152,7 +153,9 @@ class Play:
     def larger(self) -> tuple[Policy, Memory]:
         """Description and memory with one more arm; refused by policies that cannot have one."""
         larger = self.policy.with_arms(self.policy.arms + 1)
-        return larger, self.policy.grow(self.memory, larger)
+        memory = self.policy.grow(self.memory, larger)
+        larger.check_layout(memory)
+        return larger, memory
 
     def add_arm(self, name: str | None) -> None:
         """One more arm, untried."""
@@ -190,6 +193,7 @@ class Play:
 def compile_verbs(policy: Policy) -> None:
     """Compile all that an agent of this policy needs, on a memory of its own."""
     memory, k = policy.memory(), policy.arms
+    policy.check_layout(memory)
     scores, key = np.zeros((k, 3)), stream_key(0, 0)
     arm = int(select_once(memory, scores, np.ones(k, np.bool_), key, 0))
     score_once(memory, scores, key, 0)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from kalmanbandits.errors import LARGEST as LARGEST_REWARD
 from kalmanbandits.errors import InvalidArgument, whole
 from kalmanbandits.identification.arrays import Cells, Parameters, Workspace, workspace
 from kalmanbandits.identification.by_dimension import smooth_cells
@@ -40,7 +41,7 @@ ROUNDS_PER_DIMENSION = 5  # no more dimensions than data can bear
 
 CLIP = 50.0  # units around the median, beyond which a fit does not look
 
-AT_LEAST_0: Range = (0, math.inf)
+COUNT: Range = (0, 2.0**53)
 COUNTS = ["t", "fitted", "adopt", "begun", "again", "trusted", "next", "drawn", "rewarded", "last", "gone"]
 NAMES = ("G", "Q", "C", "mu", "s2", "U", "prior", "past")
 FITTED = (*NAMES, "d", "value", "state", "drawn", "z", "P", "next", "gone")  # what a fit finds
@@ -124,10 +125,7 @@ class LearnedKalman(Policy):
             ("next", "i8"),
             ("fitted", "i8"),
             ("adopt", "i8"),  # the round in which a fit that has begun is adopted; 0 if none has
-            (
-                "begun",
-                "i8",
-            ),  # the round after which it began, and what it begins with beside the other models
+            ("begun", "i8"),  # the round after which it began; it begins with what follows
             ("begun_held", "i8"),
             ("begun_surprise", "f8"),
             ("begun_reach", "f8"),
@@ -170,7 +168,8 @@ class LearnedKalman(Policy):
         k, W, D = self.arms, self.window, self.dimensions
         arm: Range = (0, k - 1)
         return {
-            **dict.fromkeys(COUNTS, AT_LEAST_0),
+            **dict.fromkeys(COUNTS, COUNT),
+            "origin": (-LARGEST_REWARD, LARGEST_REWARD),
             "held": (0, W),
             "begun_held": (0, W),
             "arm": (-1, k - 1),
@@ -182,6 +181,19 @@ class LearnedKalman(Policy):
             "in_use": (0, BANK - 1),
             "strike": (-1, 1),
         }
+
+    def check_memory(self, memory: Memory) -> None:
+        """Refuse a memory that no sequence of rounds could have led to.
+
+        Parameters
+        ----------
+        memory : ndarray of shape (1,)
+            As `memory()` makes it, of type `dtype()`.
+        """
+        super().check_memory(memory)
+        gone, t = int(memory["gone"][0]), int(memory["t"][0])
+        if gone > t:
+            raise InvalidArgument(f"memory must have gone at most t = {t}, got gone = {gone}")
 
     def advice(self) -> str:
         """What to change when the memory would be too large."""

@@ -226,6 +226,25 @@ class Spec:
                 f"({self.advice()})"
             )
 
+    def check_layout(self, memory: Memory) -> None:
+        """Refuse what is no memory of this policy: compiled code would read and write beyond it.
+
+        Parameters
+        ----------
+        memory : ndarray of shape (1,)
+            One record of type `dtype()`, from `memory()`, `grow()` or a file.
+
+        Raises
+        ------
+        InvalidArgument
+            If its type or shape is another.
+        """
+        if getattr(memory, "dtype", None) != self.dtype() or memory.shape != (1,):
+            raise InvalidArgument(
+                f"memory must be one record as {type(self).__name__}.memory() makes it, "
+                "got another type or shape"
+            )
+
     def check_memory(self, memory: Memory) -> None:
         """Refuse a memory that no sequence of rounds could have led to: for records read from a file.
 
@@ -240,12 +259,8 @@ class Spec:
             With the field, the value and what it may be, if a field is outside its range (`ranges`) or holds
             NaN. What passes can be played on without reading or writing out of bounds.
         """
+        self.check_layout(memory)
         dtype = self.dtype()
-        if getattr(memory, "dtype", None) != dtype or memory.shape != (1,):
-            raise InvalidArgument(
-                f"memory must be one record as {type(self).__name__}.memory() makes it, "
-                "got another type or shape"
-            )
         limits: dict[str, Range] = {self.kernel: (FORMAT, FORMAT), "pulls": (0, math.inf), **self.ranges()}
         for name in dtype.names or ():
             values = memory[name][0]

@@ -112,8 +112,12 @@ def register_kernel(
         raise InvalidArgument(
             f"name must be a new one, got {shown(name)} (a kernel of {taken.score.__module__})"
         )
+    if note_foreign_kernel(name, given):
+        raise InvalidArgument(
+            f"name must be a new one where the functions are other than before, got {shown(name)} (what was "
+            "compiled for it stays in use: give the class another name, or start Python anew)"
+        )
     KERNELS[name] = given
-    note_foreign_kernel(name, score)
 
 
 def kernel_of(memory: np.void | types.Record | SizedRecord) -> Kernel:

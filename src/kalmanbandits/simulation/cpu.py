@@ -117,6 +117,8 @@ class _Worker:
         k = self.batch.system.arms
         self.trajectory = trajectory(self.batch.system, game.block_rounds)
         self.fresh: list[Memory] = [spec.memory() for spec in self.batch.specs]
+        for spec, memory in zip(self.batch.specs, self.fresh, strict=True):
+            spec.check_layout(memory)
         self.memories = [memory.copy() for memory in self.fresh]
         self.measures = [Measures(k, len(self.batch.checkpoints)) for _ in self.batch.specs]
         self.scores = np.zeros((k, 3))
