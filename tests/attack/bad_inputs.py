@@ -193,8 +193,9 @@ def special() -> dict[str, dict[str, Any]]:
         "theory.Bracket.times_ceiling": {"result": simulated},
         "theory.expected_maximum_gap": {"larger": np.eye(2)},
         **{
-            f"{name}.check_memory": {"memory": kind(**sound(name, kind)).memory()}
+            f"{name}.{check}": {"memory": kind(**sound(name, kind)).memory()}
             for name, kind in policies().items()
+            for check in ("check_layout", "check_memory")
         },
     }
 
