@@ -137,13 +137,17 @@ WITH_A_HELPER = OWN_POLICY.replace("return 1.0, 0.0, 1.0", "return 1.0, 0.0, twi
 
 def test_editing_what_a_foreign_kernel_calls_and_the_numbers_it_uses_is_seen(copied):
     (copied / "own.py").write_text(WITH_A_HELPER)
-    helper = "from kalmanbandits.compilation import jit\n@jit\ndef twice(x):\n    return 2 * x\n"
+    helper = "import settings\nfrom kalmanbandits.compilation import jit\n"
+    helper += "@jit\ndef twice(x):\n    return settings.TWO * x\n"
     (copied / "helper.py").write_text(helper)
+    (copied / "settings.py").write_text("TWO = 2.0")
     assert run(copied, OWN_KERNEL, GAIN="1.5") == (3.0, 0)
     assert run(copied, OWN_KERNEL, GAIN="1.5") == (3.0, 1)
     assert run(copied, OWN_KERNEL, GAIN="2.5") == (5.0, 0)
-    (copied / "helper.py").write_text(helper.replace("2 * x", "20 * x"))
+    (copied / "settings.py").write_text("TWO = 20.0")
     assert run(copied, OWN_KERNEL, GAIN="1.5") == (30.0, 0)
+    (copied / "helper.py").write_text(helper.replace("* x", "* x + 1"))
+    assert run(copied, OWN_KERNEL, GAIN="1.5") == (31.0, 0)
 
 
 def test_a_kernel_that_is_registered_again_with_other_functions_is_refused():

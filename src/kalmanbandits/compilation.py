@@ -21,7 +21,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import FunctionType, NoneType
+from types import FunctionType, ModuleType
 from typing import Any, TypeVar
 
 import numba
@@ -271,28 +271,28 @@ def note_foreign_kernel(name: str, functions: Iterable[Callable[..., object]]) -
     return bool(seen) and FOREIGN.setdefault(name, source) != source
 
 
-def _add_source(value: object, digest: Any, seen: set[int]) -> None:
+def _add_source(function: Any, digest: Any, seen: set[int]) -> None:
     """All that the machine code of a function depends on: its code, what it calls, the numbers it uses."""
-    function = getattr(value, "py_func", value)
-    if isinstance(function, FunctionType):
-        code = function.__code__
-        if id(code) in seen or Path(code.co_filename).is_relative_to(Path(__file__).parent):
-            return
-        seen.add(id(code))
-        # The code on disk names the module: that of a file which was renamed or moved is of no use.
-        digest.update(repr((function.__module__, code.co_names, code.co_varnames)).encode() + code.co_code)
-        for constant in code.co_consts:
-            _add_source(constant, digest, seen)
-        for named in sorted(set(code.co_names) & set(function.__globals__)):
-            _add_source(function.__globals__[named], digest, seen)
-        for cell in function.__closure__ or ():
-            _add_source(cell.cell_contents, digest, seen)
-    elif isinstance(value, np.ndarray):
-        digest.update(repr((value.dtype, value.shape)).encode() + value.tobytes())
-    elif isinstance(value, int | float | complex | str | bytes | tuple | np.generic | NoneType):
-        digest.update(repr(value).encode())
-    else:
-        digest.update(type(value).__name__.encode())
+    python: FunctionType = getattr(function, "py_func", function)
+    code = python.__code__
+    if id(code) in seen or Path(code.co_filename).is_relative_to(Path(__file__).parent):
+        return
+    seen.add(id(code))
+    # The code on disk names the module: that of a file which was renamed or moved is of no use.
+    digest.update(repr((python.__module__, code.co_names, code.co_varnames)).encode() + code.co_code)
+    used: list[object] = [*code.co_consts, *(cell.cell_contents for cell in python.__closure__ or ())]
+    for name in code.co_names:
+        value = python.__globals__.get(name)
+        used.append(value)
+        if isinstance(value, ModuleType):  # what is used of it: `settings.GAIN`
+            used += [getattr(value, attribute, None) for attribute in code.co_names]
+    for value in used:
+        if hasattr(value, "py_func"):
+            _add_source(value, digest, seen)
+        elif isinstance(value, np.ndarray):
+            digest.update(repr((value.dtype, value.shape)).encode() + value.tobytes())
+        elif isinstance(value, int | float | complex | str | bytes | tuple | np.generic):
+            digest.update(repr(value).encode())
 
 
 def _sweep(root: Path) -> None:

@@ -58,10 +58,10 @@ class LearnedKalman(Policy):
     the expected reward, what the next round is worth after what this one teaches (as in `KalmanLookahead`),
     and how uncertain the arm's own parameters (posterior covariance U_a) and the state are. w_a grows with
     the logarithm of the rounds over what is known of the arm, so that no arm is given up for ever; κ falls as
-    the rewards tell more of the state. Arms have
-    noises, levels and scales of their own; an arm's prior is learned from the other arms. The dimension is
-    chosen from the data, up to `dimensions`. Fits use the last `window` rounds, come at growing distances and
-    are bounded in work, so memory and time per round stay the same for ever.
+    the rewards tell more of the state. Arms have noises, levels and scales of their own; an arm's prior is
+    learned from the other arms. The dimension is chosen from the data, up to `dimensions`. Fits use the last
+    `window` rounds, come at growing distances and are bounded in work, so memory and time per round stay the
+    same for ever.
 
     Beside it runs a bank of local-level filters, which treat every arm by itself (`learning.local_levels`).
     The two are weighed by how well they predicted the last few hundred rewards; where a linear model does not

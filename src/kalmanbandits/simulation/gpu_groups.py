@@ -115,7 +115,9 @@ def group_policies(batches: Sequence[Batch], precision: str) -> list[Group]:
     for batch in batches:
         worlds[id(batch)] = env = gpu_record(environment(batch.system), precision)  # type: ignore[arg-type]
         for place, spec in enumerate(batch.specs):
-            player = Player(batch, place, spec.memory())
+            memory = spec.memory()
+            spec.check_layout(memory)
+            player = Player(batch, place, memory)
             like = spec.kernel, player.memory.dtype, spec.seldom, env.dtype
             found.setdefault(like, []).append(player)
     return [Group(players, worlds, precision) for players in found.values()]
