@@ -41,7 +41,7 @@ ROUNDS_PER_DIMENSION = 5  # no more dimensions than data can bear
 
 CLIP = 50.0  # units around the median, beyond which a fit does not look
 
-COUNT: Range = (0, 2.0**53)
+COUNT: Range = (0, 2**52)  # beyond it a count plus one is no longer told apart as a float64
 COUNTS = ["t", "fitted", "adopt", "begun", "again", "trusted", "next", "drawn", "rewarded", "last", "gone"]
 NAMES = ("G", "Q", "C", "mu", "s2", "U", "prior", "past")
 FITTED = (*NAMES, "d", "value", "state", "drawn", "z", "P", "next", "gone")  # what a fit finds

@@ -250,12 +250,14 @@ def memory_is_in_its_ranges(policy: Policy) -> None:
     for name, (_, high) in {policy.kernel: (1, 1), **policy.ranges()}.items():
         if np.isfinite(high):
             damaged = memory.copy()
-            damaged[name] = int(high) + 1
+            whole = damaged[name].dtype.kind in "iu"
+            beyond = int(high) + 1 if whole else np.nextafter(high, np.inf)
+            damaged[name] = beyond
             try:
                 policy.check_memory(damaged)
             except KalmanBanditsError:
                 continue
-            raise ContractViolation(f"{policy!r}: check_memory must refuse {int(high) + 1} in {name!r}")
+            raise ContractViolation(f"{policy!r}: check_memory must refuse {beyond} in {name!r}")
 
 
 def second_call_compiles_nothing(policy: Policy) -> None:
