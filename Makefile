@@ -109,7 +109,7 @@ cluster-test: setup ## a cluster whose workers are killed 50 times (or KILLS) an
 	$(BIN)/python -m pytest tests/cluster
 
 gpu-code: setup ## compile every kernel of the GPU, without one, and compare sizes and registers with the golden file
-	KALMANBANDITS_GPU_CODE=all $(BIN)/python -m pytest -n $(WORKERS) tests/gpu_code $(ARGS)
+	KALMANBANDITS_GPU_CODE=all $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/gpu_code $(ARGS)
 
 gpu-golden: setup ## write those sizes and registers anew (ARGS=--keep: the missing ones); a change needs a reason
 	$(BIN)/python tests/gpu_code/ptx.py $(ARGS)

@@ -197,6 +197,17 @@ def gpu_compilation(rules: GpuRules, capability: tuple[int, int] | None) -> Iter
             dispatcher.get_current_device, nvvm.compile_ir = device, compile_ir
 
 
+def gpu_assembly(
+    kernel: Callable[..., object],
+    arguments: tuple[types.Type, ...],
+    capabilities: tuple[tuple[int, int], ...],
+) -> list[str]:
+    """The PTX of a kernel for each compute capability; all but the last step is done once, for the first."""
+    made = _cuda("compiler")._compile_pyfunc_with_fixup
+    library, _ = made(kernel, arguments, device=False, abi="numba", cc=capabilities[0])
+    return [library.get_asm_str(cc=capability) for capability in capabilities]
+
+
 class GpuCache(Protocol):
     """Where numba-cuda's dispatcher looks for a kernel before it compiles it, and puts it afterwards."""
 

@@ -11,9 +11,9 @@ import os
 import re
 
 import pytest
-from ptx import GOLDEN, assembled, every_case, label, ptx, specs, versions
+from ptx import CAPABILITIES, GOLDEN, PRECISIONS, assembled, every_kernel, label, ptx, specs, versions
 
-FEW = {"UCB, float32, 9.0", "UBSS, float64, 8.0", "KalmanGreedy, float32, 8.0"}
+FEW = [("UCB", "float32"), ("UBSS", "float64"), ("KalmanGreedy", "float32")]
 # Functions that may add up in double precision inside a kernel of single precision.
 ACCUMULATORS: tuple[str, ...] = ()
 
@@ -21,26 +21,41 @@ pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("numba_cuda") is None,
     reason="numba-cuda is not installed",
 )
-CASES = [case for case in every_case() if os.environ.get("KALMANBANDITS_GPU_CODE") or label(*case) in FEW]
+ALL = bool(os.environ.get("KALMANBANDITS_GPU_CODE"))
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: label(*case))
-def test_a_kernel_compiles_and_has_not_grown(case):
-    name, precision, capability = case
-    text = ptx(specs()[name], precision, capability)
-    assert f".target sm_{capability[0]}{capability[1]}" in text
-    if precision == "float32":
-        assert [line for line in doubles(text) if not any(f in line for f in ACCUMULATORS)] == []
-    else:
-        assert doubles(text)
+@pytest.mark.parametrize(("name", "precision"), every_kernel() if ALL else FEW)
+def test_a_kernel_compiles_and_has_not_grown(name, precision):
     golden = json.loads(GOLDEN.read_text())
-    if golden["versions"] != versions() or label(*case) not in golden["kernels"]:
-        pytest.skip("compiled; golden.json has no sizes from these compilers: make gpu-golden")
-    now, before = assembled(text, capability), golden["kernels"][label(*case)]
-    assert now.ptx <= 1.1 * before["ptx"]
-    assert now.registers <= before["registers"] + 8
-    assert now.stack <= before["stack"] + 64
-    assert now.spilled <= before["spilled"] + 32
+    for capability, text in zip(CAPABILITIES, ptx(specs()[name], precision), strict=True):
+        assert f".target sm_{capability[0]}{capability[1]}" in text
+        if precision == "float32":
+            assert [line for line in doubles(text) if not any(f in line for f in ACCUMULATORS)] == []
+        else:
+            assert doubles(text)
+        case = label(name, precision, capability)
+        if golden["versions"] != versions() or case not in golden["kernels"]:
+            pytest.skip("compiled; golden.json has no sizes from these compilers: make gpu-golden")
+        now, before = assembled(text, capability), golden["kernels"][case]
+        assert now.ptx <= 1.1 * before["ptx"]
+        assert now.registers <= before["registers"] + 8
+        assert now.stack <= before["stack"] + 64
+        assert now.spilled <= before["spilled"] + 32
+
+
+@pytest.mark.skipif(not ALL, reason="a part of make gpu-code")
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_the_capability_matters_in_the_last_step_alone(precision):
+    """So that all others may be taken once for both: the second alone gives the same instructions."""
+    spec = specs()["UCB"]
+    (alone,), (_, shared) = ptx(spec, precision, CAPABILITIES[1:]), ptx(spec, precision)
+    assert instructions(alone) == instructions(shared)
+    assert len(instructions(alone)) > 500
+
+
+def instructions(text: str) -> list[str]:
+    """Every line of code; names of functions and tables hold numbers that count compilations."""
+    return [re.sub(r"_(?:ZN|cudapy)\w+", "…", line) for line in text.splitlines() if line.startswith("\t")]
 
 
 def doubles(text: str) -> list[str]:
@@ -50,4 +65,5 @@ def doubles(text: str) -> list[str]:
 
 def test_the_golden_file_holds_every_kernel():
     """Where one is missing: make gpu-golden ARGS=--keep."""
-    assert set(json.loads(GOLDEN.read_text())["kernels"]) == {label(*case) for case in every_case()}
+    cases = {label(*kernel, capability) for kernel in every_kernel() for capability in CAPABILITIES}
+    assert set(json.loads(GOLDEN.read_text())["kernels"]) == cases

@@ -20,7 +20,7 @@ import numpy as np
 from numba.core import types
 from numpy.typing import DTypeLike
 
-from kalmanbandits.numba_internals import compile_gpu_kernel, load_on_gpu
+from kalmanbandits.numba_internals import compile_gpu_kernel, gpu_assembly, load_on_gpu
 from kalmanbandits.policies.verbs import KERNELS, learn, peek, select
 from kalmanbandits.simulation.environment import advance, look, start
 from kalmanbandits.simulation.gpu_cache import GpuKernelCache
@@ -290,10 +290,8 @@ def load(kernel: GpuKernel) -> None:
         load_on_gpu(kernel)
 
 
-def assembly(kind: Kind, capability: tuple[int, int] = (9, 0)) -> str:
-    """The PTX of a kernel for a compute capability; needs the compiler and no GPU."""
-    with compiling(KERNELS[kind.kernel], kind.precision, capability) as rules:
+def assembly(kind: Kind, capabilities: tuple[tuple[int, int], ...]) -> list[str]:
+    """The PTX of a kernel for each of some compute capabilities; needs the compiler and no GPU."""
+    with compiling(KERNELS[kind.kernel], kind.precision, capabilities[0]) as rules:
         kernel = build(kind, rules.device_function)
-        arguments = signature(kind.env, kind.precision)
-        text, _ = cuda.compile(kernel, arguments, device=False, abi="numba", cc=capability, output="ptx")
-    return str(text)
+        return gpu_assembly(kernel, signature(kind.env, kind.precision), capabilities)
