@@ -28,6 +28,17 @@ def drawn(system: LinearGaussianSystem, rounds: int, missing: float = 0.0, seed:
     return table
 
 
+def standard_errors(system: LinearGaussianSystem, rounds: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of the mean and the variance of each arm: √(Σγ(h)/T) and √(2Σγ(h)²/T), sums over all lags h."""
+    C, P, gammas = system.actions, system.stationary_covariance, []
+    for _ in range(500):
+        gammas.append(np.einsum("ai,ij,aj->a", C, P, C))
+        P = system.transition @ P
+    gammas[0] = gammas[0] + system.noise_variance
+    sums = [2 * np.sum(x, axis=0) - x[0] for x in (gammas, np.square(gammas))]
+    return np.sqrt(sums[0] / rounds), np.sqrt(2 * sums[1] / rounds)
+
+
 @pytest.mark.parametrize(
     ("system", "dimension"),
     [
@@ -43,12 +54,12 @@ def test_known_systems_are_found_again(system: LinearGaussianSystem, dimension: 
     found = fit_table(Replay(table))
     assert found.deviations.dimension == dimension
     assert found.deviations.spectral_radius == pytest.approx(system.spectral_radius, abs=0.05)
-    spread = np.sqrt(system.reward_variances)
-    assert (np.abs(found.level - level) < 1.5 * spread).all()
-    np.testing.assert_allclose(found.deviations.reward_variances, system.reward_variances, rtol=0.35)
-    periods, truth = ({round(mode.period, 1) for mode in modes(s)} for s in (found.deviations, system))
-    for period in periods:
-        assert any(np.isclose(period, other, rtol=0.05) for other in truth)
+    of_mean, of_variance = standard_errors(system, 4000)
+    assert (np.abs(found.level - level) < 4 * of_mean).all()
+    gap = np.abs(found.deviations.reward_variances - system.reward_variances)
+    assert (gap < 4 * of_variance).all()
+    periods, truth = ([mode.period for mode in modes(s)] for s in (found.deviations, system))
+    np.testing.assert_allclose(periods, truth, rtol=0.05)
     # What is known one round ahead, from the truth: the filter that sees every cell present.
     complete = fit_table(Replay(drawn(system, 4000) + level))
     from kalmanbandits.theory import full_information_covariance
@@ -112,10 +123,8 @@ def test_what_one_arm_tells_about_another() -> None:
 
 def test_modes() -> None:
     system = LinearGaussianSystem(np.diag([0.5, -0.5]), np.eye(2), np.eye(2), 1.0)
-    assert [(round(m.time, 3), m.period, m.states) for m in modes(system)] == [
-        (1.443, np.inf, 1),
-        (1.443, 2.0, 1),
-    ] or [(round(m.time, 3), m.period) for m in modes(system)] == [(1.443, 2.0), (1.443, np.inf)]
+    found = sorted((m.period, round(m.time, 3), m.states) for m in modes(system))  # equal times: in any order
+    assert found == [(2.0, 1.443, 1), (np.inf, 1.443, 1)]
     (mode,) = modes(LinearGaussianSystem([[0.0]], [[1.0]], [[1.0]], 1.0))
     assert mode.time == 0.0
 

@@ -22,6 +22,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import IO, NamedTuple
 
@@ -145,7 +146,7 @@ def import_drawing() -> None:
     importlib.import_module("kalmanbandits.backtesting.figure")
 
 
-class Helper:
+class Helper(ABC):
     """Another process, which is sent something, and a thread that listens to it."""
 
     def __init__(self, command: str, sent: bytes, environment: Mapping[str, str]) -> None:
@@ -169,11 +170,11 @@ class Helper:
         finally:
             self.over()
 
+    @abstractmethod
     def listen(self, output: IO[bytes]) -> None:
         """Take what the process says."""
-        raise NotImplementedError
 
-    def over(self) -> None:
+    def over(self) -> None:  # noqa: B027 - most have nothing to do then
         """Nothing more will come."""
 
     def end(self) -> None:
