@@ -62,7 +62,13 @@ CASES: dict[str, Any] = {  # together every policy
     # A dimension that is no multiple of four draws the deviates of four rounds at a time.
     "three arms": (THREE, ON_THREE | {"UBSS": kb.UBSS(arms=3, window=1)}),
 }
-MANY: dict[str, Any] = {"rounds": 8, "runs": 300, "seed": 5, "checkpoints": [5, 8]}  # three panels of moments
+PANEL = 32  # runs whose moments are summed at once: few, for plain Python plays them
+MANY: dict[str, Any] = {
+    "rounds": 8,
+    "runs": 75,
+    "seed": 5,
+    "checkpoints": [5, 8],
+}  # three panels, one not full
 PLAIN = {"UCB": kb.UCB(arms=2), "Random": kb.Random(arms=2), "UCB 2": kb.UCB(arms=2, scale=2.0)}
 GROWING = kb.LinearGaussianSystem(
     [[10.0]], [[1.0], [-1.0]], [[1.0]], 1.0, [1.0], [[1.0]]

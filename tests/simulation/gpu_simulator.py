@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gpu_cases import CASES, GROWING, MANY, OPTIONS, PLAIN, ROTATION, STUDY
+from gpu_cases import CASES, GROWING, MANY, OPTIONS, PANEL, PLAIN, ROTATION, STUDY
 from numba.cuda.simulator.kernel import FakeCUDAKernel
 
 import kalmanbandits as kb
@@ -88,7 +88,7 @@ def main(target: Path) -> None:
     let_lanes_take_turns()
     gpu_lane.FIRST = 16  # several launches, so that memories and states are laid aside and taken up again
     gpu_lane.SLICE = 0.0
-    moments.PANEL = gpu.PANEL = 128
+    moments.PANEL = gpu.PANEL = PANEL
     results: dict[str, Any] = {}
     with np.errstate(all="ignore"):  # kernels divide by zero on purpose
         listener = Listener()

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_cases import CASES, MANY, OPTIONS, PLAIN, ROTATION, STUDY
+from gpu_cases import CASES, MANY, OPTIONS, PANEL, PLAIN, ROTATION, STUDY
 
 import kalmanbandits as kb
 from kalmanbandits import streams
@@ -51,7 +51,7 @@ def test_results_do_not_depend_on_the_number_of_gpus(
     simulated: Any, keep: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, three = (simulated[f"{count}, {keep}"] for count in ("one GPU", "three GPUs"))
-    monkeypatch.setattr(moments, "PANEL", 128)  # as in the simulator
+    monkeypatch.setattr(moments, "PANEL", PANEL)  # as in the simulator
     ours = kb.simulate(ROTATION, PLAIN, **MANY, keep=keep)
     assert set(one) == set(three) == set(ours)
     for measure in one:
