@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import kalmanbandits
+from fresh_processes import FreshProcesses
 from kalmanbandits import compilation
 from kalmanbandits.compilation import entry, jit, routine
 from kalmanbandits.errors import InvalidArgument
@@ -70,14 +71,24 @@ register_kernel("Constant", score, update, skip)
 """
 
 
-def run(folder: Path, script: str = SCRIPT, **environment: str) -> tuple[float, int]:
+@pytest.fixture(scope="module")
+def fresh():
+    with FreshProcesses() as processes:
+        yield processes
+
+
+@pytest.fixture
+def run(fresh):
     """The index that a fresh process computes, and how often it found its machine code on disk."""
-    where = {"PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": str(folder / "cache"), "PATH": ""} | environment
-    command = [sys.executable, "-c", script, str(folder)]
-    output = subprocess.run(command, env=where, capture_output=True, text=True, timeout=600)
-    assert output.returncode == 0, output.stderr
-    index, hits = output.stdout.split()
-    return float(index), int(hits)
+
+    def run(folder: Path, script: str = SCRIPT, **environment: str) -> tuple[float, int]:
+        where = {"NUMBA_CACHE_DIR": str(folder / "cache"), "PATH": ""} | environment
+        ended = fresh.run(script, folder, where)
+        assert ended.returncode == 0, ended.stderr
+        index, hits = ended.stdout.split()
+        return float(index), int(hits)
+
+    return run
 
 
 @pytest.fixture
@@ -86,7 +97,7 @@ def copied(tmp_path):
     return tmp_path
 
 
-def test_editing_a_callee_is_seen_by_the_next_process(copied):
+def test_editing_a_callee_is_seen_by_the_next_process(run, copied):
     assert run(copied) == (3.0, 0)
     assert run(copied) == (3.0, 1)
     kernel = copied / "kalmanbandits" / "policies" / "ucb.py"
@@ -98,7 +109,7 @@ def test_editing_a_callee_is_seen_by_the_next_process(copied):
     assert run(copied) == (3.0, 1)  # the old sources' code is still there
 
 
-def test_a_damaged_file_is_compiled_again(copied):
+def test_a_damaged_file_is_compiled_again(run, copied):
     run(copied)
     (file,) = (copied / "cache").rglob("score_once*.bin")
     sound = file.read_bytes()
@@ -119,7 +130,7 @@ def test_hundreds_of_damaged_files_are_all_noticed(tmp_path):
     assert done.stdout.strip() == "600 damaged files, 0 used"
 
 
-def test_editing_a_kernel_outside_the_package_is_seen_too(copied):
+def test_editing_a_kernel_outside_the_package_is_seen_too(run, copied):
     own = copied / "own.py"
     own.write_text(OWN_POLICY)
     assert run(copied, OWN_KERNEL) == (1.0, 0)
@@ -135,7 +146,7 @@ WITH_A_HELPER = OWN_POLICY.replace("return 1.0, 0.0, 1.0", "return 1.0, 0.0, twi
 )
 
 
-def test_editing_what_a_foreign_kernel_calls_and_the_numbers_it_uses_is_seen(copied):
+def test_editing_what_a_foreign_kernel_calls_and_the_numbers_it_uses_is_seen(run, copied):
     (copied / "own.py").write_text(WITH_A_HELPER)
     helper = "import settings\nfrom kalmanbandits.compilation import jit\n"
     helper += "@jit\ndef twice(x):\n    return settings.TWO * x\n"
@@ -164,7 +175,7 @@ def test_a_kernel_that_is_registered_again_with_other_functions_is_refused():
         register_kernel("RegisteredTwice", *functions(2.0))
 
 
-def test_a_folder_that_cannot_be_written_costs_a_compilation_and_nothing_else(copied):
+def test_a_folder_that_cannot_be_written_costs_a_compilation_and_nothing_else(run, copied):
     (copied / "cache").write_text("in the way")
     assert run(copied) == (3.0, 0)
 
@@ -187,7 +198,7 @@ except PermissionError:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
-def test_without_a_home_in_a_package_that_is_read_only_everything_still_works(copied):
+def test_without_a_home_in_a_package_that_is_read_only_everything_still_works(run, copied):
     # A place that every user may enter; pytest's own folders are this user's alone.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
         os.chmod(place, 0o755)
@@ -203,7 +214,7 @@ def test_without_a_home_in_a_package_that_is_read_only_everything_still_works(co
                 path.chmod(0o755 if path.is_dir() else 0o644)
 
 
-def test_a_home_that_cannot_be_written_costs_a_compilation_and_nothing_else(copied):
+def test_a_home_that_cannot_be_written_costs_a_compilation_and_nothing_else(run, copied):
     (copied / "home").write_text("in the way")
     assert run(copied, NUMBA_CACHE_DIR="", HOME=str(copied / "home")) == (3.0, 0)
 
