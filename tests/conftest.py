@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Generator
+from typing import Any
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 
 # Each worker has one core. NumPy's threads, which wait for each other by spinning, took ten times as long.
@@ -18,6 +21,13 @@ settings.register_profile("fixed", derandomize=True, deadline=None, database=Non
 slow = [HealthCheck.too_slow]
 settings.register_profile("fresh", deadline=None, database=None, print_blob=True, suppress_health_check=slow)
 settings.load_profile(os.environ.get("KALMANBANDITS_EXAMPLES", "fixed"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Generator[None, list[pytest.Collector], Any]:
+    """Tests have no examples in docstrings: to look for some would import the scripts beside them."""
+    found = yield
+    return [each for each in found if not isinstance(each, DoctestModule)]
 
 
 # Folders whose tests compile every policy. They come first and so go to the first of two workers, which

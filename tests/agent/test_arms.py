@@ -22,7 +22,7 @@ EXACT = [
     kb.DiscountedUCB(arms=2),
     kb.SlidingWindowThompson(arms=2, window=40),
     kb.DiscountedThompson(arms=2),
-    kb.ARUCB(arms=2, lags=4),  # an opening of 6 rounds for two arms as for three
+    kb.ARUCB(arms=2),  # an opening of 7 rounds for two arms as for three
     kb.LARL(arms=2, opening=40),
     kb.UBSS(arms=2, window=2, bonus="printed"),
     Follower(arms=2),

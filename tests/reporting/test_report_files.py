@@ -63,7 +63,8 @@ for limit in map(int, sys.argv[3:]):
 
 def test_a_disk_that_takes_no_more_leaves_the_old_report(sweep_report: Path, tmp_path: Path) -> None:
     """The system refuses to let a file grow beyond a part of the page's size, as a full disk would."""
-    write_report(Results.open(sweep_report), tmp_path)
+    for name in FILES:
+        shutil.copy(sweep_report / name, tmp_path)
     before = files(tmp_path)
     page = max(map(len, before.values()))
     limits = [str(int(part * page)) for part in (0.02, 0.5, 0.98)]

@@ -17,7 +17,8 @@ def test_brackets_the_papers_system():
     bracket = best_obtainable(PAPER, rounds=5000, runs=10)
     assert bracket.floor.value == pytest.approx(0.44, abs=0.02)
     assert bracket.floor.error == 0  # exact
-    assert bracket.ceiling.value == pytest.approx(1.38, abs=0.12)
+    assert bracket.ceiling.error < 0.05
+    assert abs(bracket.ceiling.value - 1.38) < 3 * bracket.ceiling.error
     assert bracket.floor.valid
     assert bracket.ceiling.valid
     assert "from 0.4" in str(bracket)
@@ -45,7 +46,7 @@ def test_says_where_a_policy_stands():
 
 
 def test_a_start_elsewhere_is_simulated():
-    bracket = best_obtainable(random_walk(4, initial_variance=4.0), rounds=500, runs=10)
+    bracket = best_obtainable(random_walk(3, initial_variance=4.0), rounds=500, runs=10)
     assert bracket.floor.error > 0
     assert bracket.floor.value < bracket.ceiling.value
 
