@@ -8,7 +8,7 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
-from _pytest.doctest import DoctestModule
+from _pytest.doctest import DoctestItem, DoctestModule
 from hypothesis import HealthCheck, settings
 
 # Each worker has one core. NumPy's threads, which wait for each other by spinning, took ten times as long.
@@ -30,15 +30,29 @@ def pytest_collect_file() -> Generator[None, list[pytest.Collector], Any]:
     return [each for each in found if not isinstance(each, DoctestModule)]
 
 
-# Folders whose tests compile every policy. They come first and so go to the first of two workers, which
-# compiles each once; what the other needs too it finds on disk. Either half takes about as long.
+# The order in which workers share tests out: the first of two gets the first half, and whoever is done takes
+# over from the end of what the other has left. So folders whose tests compile every policy come first: one
+# worker compiles each once, and what the other needs too it finds on disk. What takes seconds in one piece
+# stands at the beginning of the second half, and at the end of either are tests that take next to nothing.
 EVERY_POLICY = {"agent", "backtesting", "contracts", "policies", "reference"}
+QUICK = {"filtering", "learning", "statistics", "systems", "theory"}
+LONG = {"attack", "cluster", "reporting", "simulation"}
+
+
+def place(item: pytest.Item) -> int:
+    """Where a test stands in that order."""
+    folder = item.path.parent.name
+    if folder in EVERY_POLICY:
+        return 0
+    if folder in QUICK or isinstance(item, DoctestItem):
+        return 1
+    return 2 if folder in LONG else 3
 
 
 @pytest.hookimpl(tryfirst=True)  # `make test-random` shuffles after it
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put tests in the order in which workers share them out."""
-    items.sort(key=lambda item: item.path.parent.name not in EVERY_POLICY)
+    items.sort(key=place)
 
 
 def pytest_collection_finish() -> None:
