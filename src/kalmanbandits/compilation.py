@@ -30,8 +30,8 @@ from numba import config
 
 from kalmanbandits.durability import read_owned, write_atomically
 from kalmanbandits.imports import wait_for_imports
-from kalmanbandits.numba_compiler import compile_entry, compile_inner
-from kalmanbandits.numba_internals import (
+from kalmanbandits.numba_internals.compiler import compile_entry, compile_inner
+from kalmanbandits.numba_internals.interfaces import (
     CodeCache,
     CompileResult,
     Context,
@@ -243,7 +243,7 @@ def package_sources() -> str:
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         text = path.read_bytes()
-        if b"kalmanbandits.compilation" in text or path.name.startswith("numba_"):
+        if b"kalmanbandits.compilation" in text or path.parent.name == "numba_internals":
             digest.update(text)
     return digest.hexdigest()
 

@@ -12,8 +12,8 @@ import numpy as np
 from numba import config
 
 from kalmanbandits.compilation import jit
-from kalmanbandits.numba_internals import add_vectors, square_on_stack
-from kalmanbandits.numba_lowering import held_by, reference_to
+from kalmanbandits.numba_internals.interfaces import add_vectors, square_on_stack
+from kalmanbandits.numba_internals.lowering import held_by, reference_to
 
 SIDE = 8  # rows and columns of a matrix on the stack
 

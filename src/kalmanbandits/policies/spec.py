@@ -12,7 +12,7 @@ import numpy as np
 
 from kalmanbandits.compilation import Field
 from kalmanbandits.errors import InvalidArgument, InvalidType, mapping, nearest, shown, whole
-from kalmanbandits.numba_records import note_sized
+from kalmanbandits.numba_internals.records import note_sized
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
 Memory = np.ndarray[Any, np.dtype[np.void]]

@@ -28,7 +28,7 @@ from numba.extending import lower_builtin, type_callable
 
 from kalmanbandits.compilation import entry, jit, note_foreign_kernel, routine
 from kalmanbandits.errors import Array, InvalidArgument, function, instance, shown
-from kalmanbandits.numba_records import SizedRecord
+from kalmanbandits.numba_internals.records import SizedRecord
 from kalmanbandits.streams import TIES, word
 
 TIE = 1e-9  # arms whose index is within this share of the best one's are equally good

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from kalmanbandits.errors import InvalidArgument
-from kalmanbandits.numba_internals import load_gpu_compiler
+from kalmanbandits.numba_internals.interfaces import load_gpu_compiler
 from kalmanbandits.policies.verbs import KERNELS, never
 from kalmanbandits.pool import run_threads
 from kalmanbandits.simulation.batch import Batch, Kept

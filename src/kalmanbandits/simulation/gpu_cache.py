@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kalmanbandits.compilation import FOREIGN, cache_folder, read_checked, write_checked
-from kalmanbandits.numba_internals import dump_gpu_kernel, gpu_compiler_version, load_gpu_kernel
+from kalmanbandits.numba_internals.interfaces import dump_gpu_kernel, gpu_compiler_version, load_gpu_kernel
 
 
 class GpuKernelCache:
@@ -65,7 +65,7 @@ def gpu_sources() -> str:
     """A hash of the files that make GPU kernels of the package's own, which `cache_folder` knows already."""
     digest = hashlib.sha256()
     here = Path(__file__).parent
-    for path in (*sorted(here.glob("gpu*.py")), here.parent / "numba_internals.py"):
+    for path in (*sorted(here.glob("gpu*.py")), here.parent / "numba_internals" / "interfaces.py"):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

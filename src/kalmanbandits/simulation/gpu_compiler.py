@@ -26,7 +26,7 @@ import numpy as np
 from llvmlite import ir
 from numba import config, types
 
-from kalmanbandits.numba_internals import gpu_compilation, gpu_intrinsic, is_compiled
+from kalmanbandits.numba_internals.interfaces import gpu_compilation, gpu_intrinsic, is_compiled
 from kalmanbandits.policies import verbs
 from kalmanbandits.streams import inverse_normal_pieces
 from kalmanbandits.streams import normal_from_word as cpu_normal_from_word

@@ -20,7 +20,7 @@ import numpy as np
 from numba.core import types
 from numpy.typing import DTypeLike
 
-from kalmanbandits.numba_internals import compile_gpu_kernel, gpu_assembly, load_on_gpu
+from kalmanbandits.numba_internals.interfaces import compile_gpu_kernel, gpu_assembly, load_on_gpu
 from kalmanbandits.policies.verbs import KERNELS, learn, peek, select
 from kalmanbandits.simulation.environment import advance, look, start
 from kalmanbandits.simulation.gpu_cache import GpuKernelCache

@@ -15,7 +15,7 @@ from llvmlite import ir
 from numba.core import types
 
 from kalmanbandits.compilation import FOREIGN
-from kalmanbandits.numba_internals import gpu_extension
+from kalmanbandits.numba_internals.interfaces import gpu_extension
 from kalmanbandits.policies.spec import Memory
 from kalmanbandits.simulation.gpu_compiler import SIMULATED, Source
 

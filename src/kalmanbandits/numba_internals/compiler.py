@@ -16,8 +16,8 @@ from numba.core.compiler_machinery import PassManager
 from numba.core.cpu import CPUContext as Context
 from numba.core.registry import cpu_target
 
-from kalmanbandits.numba_lowering import kernel_passes
-from kalmanbandits.numba_records import type_of
+from kalmanbandits.numba_internals.lowering import kernel_passes
+from kalmanbandits.numba_internals.records import type_of
 
 F = TypeVar("F", bound=Callable[..., object])
 

@@ -1,7 +1,7 @@
-"""Private interfaces of Numba and numba-cuda; pyproject.toml bounds both for this file and its neighbours.
+"""Interfaces of Numba and numba-cuda that are private to them.
 
 First the CPU: machine code goes to disk and back, and kernels get matrices on the stack. Then the GPU;
-numba-cuda is loaded when it is needed. `numba_compiler`, `numba_lowering` and `numba_records` compile.
+numba-cuda is loaded when it is needed.
 """
 
 from __future__ import annotations
