@@ -175,16 +175,20 @@ def test_a_change_of_the_best_arm_is_noticed(spec):
     assert sum(late) > 0.8 * 1500
 
 
-def test_an_arm_never_offered_again_keeps_its_mean():
-    """Its discounted count dies out within doubles; the mean must not turn into 0/0."""
+def test_an_arm_never_offered_again_keeps_its_mean_and_is_new_once_its_count_is_zero():
+    """Its discounted count dies out within doubles; the mean must not drift, nor turn into 0/0."""
     agent = Agent(DiscountedUCB(arms=K, discount=0.5))
     for t in range(1500):
+        told, count = agent.explain(), agent.memory["N"][2]
+        assert t < 3 or told.index[2] > told.index[:2].max()
+        if t >= 3 and count > 0:
+            assert told.prediction[2] == 9.0
         arm = agent.select(available=[0, 1, 2] if t < 3 else [0, 1])
         agent.update(arm, 7.0 + arm + 0.1 * (t % 2))
     told = agent.explain()
-    assert agent.memory["N"][2] < 1e-300
-    assert told.index[2] > told.index[:2].max()
-    assert math.isnan(told.prediction[2]) or told.prediction[2] == pytest.approx(9.0, abs=0.2)
+    assert agent.memory["N"][2] == 0
+    assert math.isnan(told.prediction[2])
+    assert told.index[2] == math.inf
 
 
 @pytest.mark.parametrize(
