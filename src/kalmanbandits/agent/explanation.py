@@ -89,8 +89,8 @@ class Explanation:
 
 def explain(play: Play, offered: Any) -> Explanation:
     """What the policy thinks now, with the arms `offered` to choose from; nothing is changed."""
-    memory = play.pending.live().copy()  # some policies work in their memory to find a score
-    number = play.rounds + play.pending.count
+    memory = play.pending.live(play.rounds).copy()  # some policies work in their memory to find a score
+    number = max(play.rounds, play.pending.newest)
     scores, choice = np.zeros_like(play.scores), play.open
     score_once(memory, scores, play.key, number)
     allowed = offered
