@@ -16,6 +16,7 @@ from numba.core.compiler_machinery import PassManager
 from numba.core.cpu import CPUContext as Context
 from numba.core.registry import cpu_target
 
+from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.numba_lowering import kernel_passes
 from kalmanbandits.numba_records import type_of
 
@@ -49,7 +50,29 @@ def compile_entry(function: F, cache: CodeCache) -> F:
     compiled = numba.njit(function, **options)
     compiled._cache = cache
     compiled.typeof_pyval = type_of
+    compiled._compile_for_args = _with_clear_errors(compiled._compile_for_args)
     return compiled  # type: ignore[no-any-return]
+
+
+def _with_clear_errors(compile_for: Callable[..., object]) -> Callable[..., object]:
+    def compile_for_args(*arguments: Any, **keywords: object) -> object:
+        try:
+            return compile_for(*arguments, **keywords)
+        except KeyError as error:  # Numba looks a field up in the type of a record
+            kinds = (getattr(value, "dtype", None) for value in arguments)
+            names = next((kind.names for kind in kinds if kind is not None and kind.names), ())
+            if not names or error.args[0] in names:
+                raise
+            raise InvalidArgument(
+                f"fields must list {error.args[0]!r}, which the kernel uses, got {', '.join(names)}"
+            ) from error
+        except RuntimeError as error:
+            # LLVM hands the machine code over in a callback, in which an interrupt is lost, and the code too.
+            if "no compiled object yet" in str(error):
+                raise KeyboardInterrupt from error
+            raise
+
+    return compile_for_args
 
 
 def _counts_references(function: Callable[..., object]) -> bool:

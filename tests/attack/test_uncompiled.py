@@ -60,7 +60,10 @@ def play() -> dict[str, list[list[float]]]:
 
 def test_plain_python_plays_as_compiled() -> None:
     run = subprocess.run(
-        [sys.executable, __file__], env=os.environ | {"NUMBA_DISABLE_JIT": "1"}, capture_output=True, text=True
+        [sys.executable, __file__],
+        env=os.environ | {"NUMBA_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
     )
     assert run.returncode == 0, run.stderr
     interpreted, compiled = json.loads(run.stdout), play()
