@@ -43,7 +43,9 @@ def test_a_huge_cell_is_printed_short(tmp_path: Path, capsys: pytest.CaptureFixt
     table[5, 1] = 1e99
     source = tmp_path / "t.csv"
     source.write_text("a,b\x1b[31m\n" + "\n".join(f"{x},{y}" for x, y in table.tolist()))
-    cli.main(["backtest", str(source), "--policies", "UCB,Random", "--out", str(tmp_path / "out")])
+    assert (
+        cli.answer(["backtest", str(source), "--policies", "UCB,Random", "--out", str(tmp_path / "out")]) == 0
+    )
     files = [capsys.readouterr().out, (tmp_path / "out" / "agent.py").read_text()]
     files.append(
         re.sub(
