@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from kalmanbandits import saving
 from kalmanbandits.agent import database
+from kalmanbandits.agent.batch import Batch
 from kalmanbandits.agent.connection import Connection
 from kalmanbandits.agent.events import Event
 from kalmanbandits.agent.history import Keep, rows_of
@@ -31,16 +32,6 @@ T = TypeVar("T")
 MOST_IN_A_BATCH = 64  # calls that share a commit, so that the first of them does not wait for ever
 MANY = 50  # events of other processes that are not followed while these wait
 PATIENCE = 0.05  # seconds for those who have arrived to commit; then whoever waits does it
-
-
-class Batch:
-    """The calls of one transaction."""
-
-    def __init__(self) -> None:
-        self.calls = self.events = 0
-        self.error: Exception | None = None
-        self.done = False
-        self.waited_for: threading.Event | None = None  # made where somebody waits: it takes time
 
 
 class Journal:
