@@ -78,6 +78,33 @@ print(agent.rounds)
 """
 
 
+SIGNALS = """
+import random, signal
+import kalmanbandits as kb
+
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+agents = [kb.Agent(kb.UCB(arms=arms)) for arms in range(2, 12)]
+random.seed(0)
+interrupted = 0
+for agent in agents:
+    while agent.rounds < 1:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 3e-3))
+            agent.update(agent.select(), 1.0)
+        except KeyboardInterrupt:
+            interrupted += 1
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+print(interrupted > 10, {agent.rounds for agent in agents})
+"""
+
+
+def test_signals_while_kernels_are_loaded_do_not_end_the_process() -> None:
+    """llvmlite, interrupted, frees memory twice: signals wait until it is done."""
+    run = subprocess.run([sys.executable, "-c", SIGNALS], capture_output=True, text=True)
+    assert (run.returncode, run.stdout) == (0, "True {1}\n"), run.stderr
+
+
 def test_an_interrupted_compiler(tmp_path: Path) -> None:
     """It takes its machine code over in a callback from C, where exceptions are lost."""
     run = subprocess.run(
