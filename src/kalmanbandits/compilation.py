@@ -43,7 +43,7 @@ from kalmanbandits.numba_internals.interfaces import (
     signature_of,
     target_processor,
 )
-from kalmanbandits.uncompiled import uncompiled
+from kalmanbandits.uncompiled import uncompiled, with_quiet_math
 
 F = TypeVar("F", bound=Callable[..., object])
 Field = (
@@ -99,14 +99,14 @@ def rare(function: F) -> F:
 def _inner(function: F, **options: Any) -> F:
     """A kernel that kernels call. A call from Python works too, by code that is compiled when it comes."""
     if config.DISABLE_JIT:  # type: ignore[attr-defined]
-        return function
+        return with_quiet_math(function)
     return compile_inner(function, options)
 
 
 def entry(function: F) -> F:
     """Compile `function` for calls from Python and keep its machine code on disk."""
     if config.DISABLE_JIT:  # type: ignore[attr-defined]
-        return uncompiled(function)
+        return uncompiled(with_quiet_math(function))
     return compile_entry(function, KernelCache(function))
 
 

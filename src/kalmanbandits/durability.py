@@ -47,7 +47,8 @@ def write_atomically(path: Path, content: bytes) -> None:
         target = Path(os.path.realpath(path))
         if target.is_symlink():  # it leads to itself
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-        temporary = target.with_name(f".{target.name[:200]}.{secrets.token_hex(8)}")
+        # A name has at most 255 bytes, and a letter at most four.
+        temporary = target.with_name(f".{target.name[:50]}.{secrets.token_hex(8)}")
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
             if mode is not None and hasattr(os, "fchmod"):

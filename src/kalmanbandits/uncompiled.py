@@ -6,6 +6,7 @@ For debuggers, for mutation tests, and for tables so small that compiling takes 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -15,18 +16,57 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def uncompiled(function: F) -> F:
-    """`function` in plain Python, for NUMBA_DISABLE_JIT=1: fields of records are attributes there too."""
+    """`function` in plain Python, for NUMBA_DISABLE_JIT=1: fields of records are attributes there too.
+
+    It works on copies of the records: an interrupt leaves them as they were, as it does with machine code.
+    """
 
     @functools.wraps(function)
-    def call(*arguments: object) -> object:
+    def call(*arguments: Any) -> object:
+        records = [isinstance(value, np.ndarray) and value.dtype.names is not None for value in arguments]
+        own = [value.copy() if record else value for value, record in zip(arguments, records, strict=True)]
         with np.errstate(all="ignore"):  # kernels divide by zero on purpose
-            return function(*map(_with_fields, arguments))
+            result = function(*map(_with_fields, own))
+        for value, changed, record in zip(arguments, own, records, strict=True):
+            if record:
+                value[...] = changed
+        return result
 
     return call  # type: ignore[return-value]
 
 
+def with_quiet_math(function: F) -> F:
+    """`function`, in whose module `math` gives NaN or ±∞ where Python's own raises an error: as compiled."""
+    if function.__globals__.get("math") is math:
+        function.__globals__["math"] = _QuietMath()
+    return function
+
+
+class _QuietMath:
+    """The module `math`, with results that divide by zero as those of compiled code do."""
+
+    def __getattr__(self, name: str) -> object:
+        found = getattr(math, name)
+        if name in ("sqrt", "log", "log2", "exp"):
+            found = _quiet(found, getattr(np, name))
+        setattr(self, name, found)
+        return found
+
+
+def _quiet(function: Callable[[float], float], of_numpy: Callable[[Any], Any]) -> Callable[[float], Any]:
+    def call(x: float) -> Any:
+        try:
+            return np.float64(function(x))
+        except (ValueError, OverflowError):
+            return of_numpy(np.float64(x))
+
+    return call
+
+
 def _with_fields(value: object) -> object:
-    """`value`, or what stands for it if it is a record or an array of records."""
+    """`value`, or what stands for it if it is a float, a record or an array of records."""
+    if type(value) is float:
+        return np.float64(value)
     names = getattr(getattr(value, "dtype", None), "names", None)
     return Fields(value) if names else value
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,3 +112,28 @@ def bits(agent: kb.Agent) -> bytes:
     found = b"".join(memory[name].tobytes() for name in lasting_fields(memory))
     agent._play.open = None
     return found
+
+
+def interrupted(step: int, call: Callable[[], object]) -> bool:
+    """Whether a `call` that is interrupted before this step of ours got so far."""
+    left = [step]
+
+    def trace(frame: Any, event: str, _: object) -> Any:
+        if "kalmanbandits" not in frame.f_code.co_filename:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            left[0] -= 1
+            if left[0] == 0:
+                raise KeyboardInterrupt
+        return trace
+
+    usual = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(usual)
+    return False

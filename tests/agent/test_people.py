@@ -344,15 +344,15 @@ def slow_clip(rewards, share):
 @settings(deadline=None, max_examples=100)
 def test_clipping_is_its_definition(rewards, share):
     clip = Clip(share)
-    assert [clip.take(value) for value in rewards] == slow_clip(rewards, share)
+    assert [clip.take(*one) for one in enumerate(rewards, 1)] == slow_clip(rewards, share)
 
 
 def test_clipping_forgets():
     clip, rng = Clip(0.01), np.random.default_rng(0)
     rewards = rng.standard_normal(3 * WINDOW).tolist()
-    assert [clip.take(value) for value in rewards] == slow_clip(rewards, 0.01) == rewards
-    assert abs(clip.take(1e6)) < 10
-    followed = [clip.take(1e6 + value) for value in rewards[:150]]
+    assert [clip.take(*one) for one in enumerate(rewards, 1)] == slow_clip(rewards, 0.01) == rewards
+    assert abs(clip.take(10**4, 1e6)) < 10
+    followed = [clip.take(10**5 + i, 1e6 + value) for i, value in enumerate(rewards[:150])]
     assert followed[-1] > 1e6 - 10
 
 
@@ -400,7 +400,7 @@ def test_clipped_late_rewards_count_in_their_own_round(policy, make, tmp_path):
     ended |= {ticket.number: (ticket.arm, None) for ticket in held}
     for number in sorted(ended):
         arm, value = ended[number]
-        history.append((arm, None if value is None else clip.take(value)))
+        history.append((arm, None if value is None else clip.take(len(history) + 1, value)))
     assert bits(agent) == bits(in_order(policy, history))
     assert rest > 20
 

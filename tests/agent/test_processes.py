@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from agent_worlds import bits, in_order, reward
+from agent_worlds import bits, in_order, interrupted, reward
 
 import kalmanbandits as kb
 from kalmanbandits.agent import events, forking, places, snapshots
@@ -331,7 +331,7 @@ def test_an_interrupt_never_leaves_the_lock_held():
         agent.update(agent.select(), 1.0)
     for name in ("select", "ask"):
         for step in range(1, 40):
-            reached = _interrupt_at(step, lambda name=name: getattr(agent, name)())
+            reached = interrupted(step, lambda name=name: getattr(agent, name)())
             _released(agent)
             for ticket in agent.open_tickets:
                 agent.expire(ticket)
@@ -339,30 +339,6 @@ def test_an_interrupt_never_leaves_the_lock_held():
                 agent.skip()
             if not reached:
                 break
-
-
-def _interrupt_at(step, call):
-    left = [step]
-
-    def trace(frame, event, _):
-        if "kalmanbandits" not in frame.f_code.co_filename:
-            return None
-        frame.f_trace_opcodes = True
-        if event == "opcode":
-            left[0] -= 1
-            if left[0] == 0:
-                raise KeyboardInterrupt
-        return trace
-
-    usual = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        call()
-    except KeyboardInterrupt:
-        return True
-    finally:
-        sys.settrace(usual)
-    return False
 
 
 def _released(agent):

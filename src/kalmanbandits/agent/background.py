@@ -12,24 +12,29 @@ import threading
 import time
 from collections.abc import Callable
 
-from kalmanbandits.policies.spec import Errand, Memory, Policy
+from kalmanbandits.policies.spec import Errand, Memory, Policy, Spec
 
 
 class Background:
     """At most one thread, which works for one agent; used under that agent's lock."""
 
     def __init__(self) -> None:
-        self._job: _Job | None = None
+        self.job: _Job | None = None
 
     @property
     def busy(self) -> bool:
         """Whether work was begun whose result has not been used."""
-        return self._job is not None
+        return self.job is not None
 
     def begin(self, policy: Policy, memory: Memory) -> Errand | None:
         """Start what a thread can do, if there is anything."""
-        errand = policy.errand(memory)
-        self._job = None if errand is None else _Job(errand.work)
+        self.job = None
+        if type(policy).errand is Spec.errand:
+            return None
+        noted = memory.copy()
+        errand = policy.errand(noted)
+        memory[...] = noted
+        self.job = None if errand is None else _Job(errand.work)
         return errand
 
     def attend(self, policy: Policy, memory: Memory) -> float:
@@ -37,20 +42,18 @@ class Background:
 
         A result that is not there, since the thread failed or could not start, is found by `attend` itself.
         """
-        job, self._job = self._job, None
-        found = None if job is None else job.result()
+        found = None if self.job is None else self.job.result()
         began = time.perf_counter()
         if found is None:
             policy.attend(memory)
         else:
             policy.attend(memory, found)  # type: ignore[call-arg]  # a policy with errands takes it
-        self.begin(policy, memory)
-        return time.perf_counter() - began + (0.0 if job is None else job.seconds)
+        return time.perf_counter() - began + (0.0 if self.job is None else self.job.seconds)
 
     def wait(self) -> None:
         """Let the thread end."""
-        if self._job is not None:
-            self._job.result()
+        if self.job is not None:
+            self.job.result()
 
 
 class _Job:

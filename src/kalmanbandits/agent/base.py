@@ -70,7 +70,7 @@ class AgentBase:
     @property
     def open_tickets(self) -> tuple[Ticket, ...]:
         """The pending choices of `ask`, oldest first."""
-        return self._look(lambda play: calls.open_tickets(play, self._now()))
+        return self._look(lambda play: calls.open_tickets(play, _time_after(play)))
 
     @property
     def retired(self) -> tuple[Any, ...]:
@@ -80,7 +80,7 @@ class AgentBase:
     @property
     def memory(self) -> Any:
         """A copy of the memory with which the next choice is made: a NumPy record with named fields."""
-        return self._look(lambda play: play.pending.live()[0].copy())
+        return self._look(lambda play: play.pending.live(play.rounds)[0].copy())
 
     @property
     def history(self) -> History:
@@ -181,24 +181,24 @@ class AgentBase:
         agent._begin(play)
         return agent
 
-    def _now(self) -> float:
-        """The time, which never goes back."""
-        now, last = time.time(), self._play.time
-        return last if now < last else now
-
     def _look(self, read: Callable[[Play], T]) -> T:
         """What `read` finds in the state, which is up to date and at rest."""
         with self._lock:
             if self._journal is not None:
                 self._journal.look()
-            self._play.work()
-            return read(self._play)
+            play = self._play
+            if play.doing is not None:
+                play.resume()
+            play.work()
+            return read(play)
 
     def _turn(self, work: Callable[[], T]) -> T:
         """Do something that may change the state."""
         if self._journal is not None:
             return self._journal.run(work)
         with self._lock:
+            if self._play.doing is not None:
+                self._play.resume()
             result = work()
             self._play.start()
             return result
@@ -207,7 +207,8 @@ class AgentBase:
         """One of the `calls`, on record."""
 
         def work() -> Any:
-            play, now = self._play, self._now()
+            play = self._play
+            now = _time_after(play)
             if play.ticket_timeout is not None:
                 self._record(calls.expire_old(play, now, play.ticket_timeout))
             happened, answer = call(play, now, *arguments)
@@ -220,25 +221,27 @@ class AgentBase:
         """Put the events of one call into the journal, if there is one, and play them."""
         if self._journal is not None:
             self._journal.write(happened)
-            return
-        for event in happened:
-            self._play.apply(event)
+        else:
+            self._play.play_all(happened)
 
     def _play_table(self, replay: Replay, once: bool) -> bool:
         """Every row of a table, or none; whether they were played."""
-        play = self._play
+        play, journal = self._play, self._journal
         if once and play.begun:
             return False
         rows = zip(*calls.table_rewards(play, replay), strict=True)
-        before = packed(play) if self._journal is None else b""
+        if journal is None:
+            play = play.copy()
+            for rewards, offered in rows:
+                for event in calls.row(play, _time_after(play), rewards, offered):
+                    play.apply(event)
+            self._play = play
+            return True
         try:
             for rewards, offered in rows:
-                self._record(calls.row(play, self._now(), rewards, offered))
+                journal.write(calls.row(play, _time_after(play), rewards, offered))
         except BaseException:
-            if self._journal is not None:
-                self._journal.abandon("warm_start was interrupted")
-            else:
-                restore(play, "the agent before", saving.read(before))
+            journal.abandon("warm_start was interrupted")
             raise
         return True
 
@@ -282,6 +285,12 @@ class _Lost:
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+def _time_after(play: Play) -> float:
+    """The time, which never goes back."""
+    now, last = time.time(), play.time
+    return last if now < last else now
 
 
 def _unpickled(cls: type[AgentBase], content: bytes) -> AgentBase:

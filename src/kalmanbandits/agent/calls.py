@@ -12,7 +12,7 @@ import numpy as np
 
 from kalmanbandits.agent import checks, events
 from kalmanbandits.agent.events import Event
-from kalmanbandits.agent.play import Play
+from kalmanbandits.agent.play import ALL_OFFERED, Play
 from kalmanbandits.agent.records import check_reward
 from kalmanbandits.agent.settings import Arm
 from kalmanbandits.agent.tickets import Ticket
@@ -24,12 +24,10 @@ NEVER_CAME = "call skip() for a reward that never came"
 
 def select(play: Play, now: float, available: Iterable[Arm] | None) -> Answer:
     """Open a round, or give the arm of the one that is open."""
-    if play.open is not None or play.pending.count:
+    if play.open is not None or play.waiting:
         return [], play.label(checks.selected(play, available))
-    mask = play.usable
-    if available is not None:
-        mask = checks.mask(play, available)
-        play.offered = (play.rounds, mask)
+    mask = play.usable if available is None else checks.mask(play, available)
+    play.offered = ALL_OFFERED if available is None else (play.rounds, mask)
     arm, index = play.choose(mask)
     return [Event(events.SELECTED, play.rounds + 1, arm, now, index)], play.label(arm)
 
@@ -76,12 +74,9 @@ def expire(play: Play, now: float, ticket: Ticket | int) -> Answer:
 
 def expire_old(play: Play, now: float, timeout: float) -> list[Event]:
     """Close those that were asked for too long ago."""
-    if not play.pending.count:
+    if not play.waiting:
         return []
-    return [
-        Event(events.EXPIRED, play.rounds + 1 + place, 0, now)
-        for place in play.pending.open_since(now - timeout)
-    ]
+    return [Event(events.EXPIRED, number, 0, now) for number in play.pending.open(play.rounds, now - timeout)]
 
 
 def open_tickets(play: Play, now: float) -> tuple[Ticket, ...]:

@@ -68,7 +68,7 @@ def no_update(play: Play, arm: int) -> KalmanBanditsError:
     if not 0 <= arm < play.policy.arms:
         return InvalidArgument(f"arm must be from 0 to {play.policy.arms - 1}, got {arm}")
     label = play.label(arm)
-    if play.open is None and not play.pending.count:
+    if play.open is None and not play.waiting:
         return RoundError(f"update({label!r}, …) needs an open round (call select() first)")
     if play.open is None:
         return _tickets_open(f"update({label!r}, …)", play)
@@ -77,7 +77,7 @@ def no_update(play: Play, arm: int) -> KalmanBanditsError:
 
 def no_skip(play: Play) -> KalmanBanditsError:
     """Why `skip` cannot be called now."""
-    if play.pending.count:
+    if play.waiting:
         return _tickets_open("skip()", play)
     return RoundError("skip needs an open round (call select() first)")
 
@@ -89,7 +89,7 @@ def room(play: Play) -> None:
             f"ask() needs the round of select() closed: arm {play.label(play.open)!r} is open "
             f"(call update({play.label(play.open)!r}, reward) or skip() first)"
         )
-    if play.pending.count >= play.max_open:
+    if play.pending.newest - play.rounds >= play.max_open:
         number, arm = play.tickets()[0]
         raise RoundError(
             f"at most max_open = {play.max_open} rounds may wait for the oldest open choice, ticket {number} "
@@ -104,12 +104,12 @@ def open_ticket(play: Play, ticket: object) -> int:
         ticket, arm = ticket
     if type(ticket) is not int:
         ticket = whole("ticket", ticket, 1, "what ask() gave, or its number")
-    pending, place = play.pending, ticket - play.rounds - 1
-    if not 0 <= place < pending.count:
+    pending = play.pending
+    if not play.rounds < ticket <= pending.newest:
         raise _not_pending(play, ticket)
-    if state := pending.state(place):
+    if state := pending.state(ticket):
         raise _closed(ticket, "it has expired" if state == EXPIRED else "its reward has come")
-    chosen = pending.arm(place)
+    chosen = pending.arm(ticket)
     if arm is not None and arm != chosen and arm != play.label(chosen):
         raise RoundError(
             f"ticket must be one of this agent, got {Ticket(ticket, arm)!r} "
@@ -179,7 +179,7 @@ def replay(play: Play, table: object) -> None:
         raise InvalidArgument(f"replay must have the columns {play.names}, got {list(table.names)}")
     if getattr(table, "minimize", False) and not play.settings.minimize:
         raise InvalidArgument("replay must hold rewards, got costs (make the agent with minimize=True)")
-    if play.open is not None or play.pending.count:
+    if play.open is not None or play.waiting:
         raise RoundError("warm_start needs every round closed (call it before the first choice)")
 
 

@@ -13,6 +13,7 @@ rewards were seen, or q = Q, nothing is clipped.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import deque
 
 WINDOW = 512
 FIRST = 20
@@ -23,28 +24,52 @@ class Clip:
 
     def __init__(self, share: float, recent: list[float] | None = None) -> None:
         self.share = share
-        self.recent = list(recent or [])
-        self._sorted = sorted(self.recent)
+        # With the number of its round, which is 0 where it is not known any more.
+        self._recent = deque([(0, reward) for reward in recent or []], WINDOW)
+        self._sorted: list[float] | None = None  # made of the others, where it is not there
+
+    @property
+    def recent(self) -> list[float]:
+        """The last rewards as they counted, oldest first."""
+        return [reward for _, reward in self._recent]
 
     def copy(self) -> Clip:
         """The same, to look ahead with."""
-        return Clip(self.share, self.recent)
+        clip = Clip(self.share)
+        clip._recent, clip._sorted = self._recent.copy(), self._ordered().copy()
+        return clip
 
     def limits(self) -> tuple[float, float] | None:
         """The least and the largest that a reward counts as now."""
-        n = len(self._sorted)
+        return self._limits(self._ordered())
+
+    def take(self, round_: int, reward: float) -> float:
+        """What the reward of a round counts as; it is one of the last rewards from now on.
+
+        After an interrupt the last round may be asked for again: it counts once.
+        """
+        recent = self._recent
+        if recent and recent[-1][0] == round_:
+            return recent[-1][1]
+        ordered = self._ordered()
+        if (limits := self._limits(ordered)) is not None:
+            reward = min(max(reward, limits[0]), limits[1])
+        leaving = recent[0][1] if len(recent) == WINDOW else None
+        self._sorted = None  # until it is right again
+        recent.append((round_, reward))
+        if leaving is not None:
+            del ordered[bisect_left(ordered, leaving)]
+        insort(ordered, reward)
+        self._sorted = ordered
+        return reward
+
+    def _ordered(self) -> list[float]:
+        return sorted(self.recent) if self._sorted is None else self._sorted
+
+    def _limits(self, ordered: list[float]) -> tuple[float, float] | None:
+        n = len(ordered)
         if n < FIRST:
             return None
         rank = int(self.share * (n - 1))
-        low, high = self._sorted[rank], self._sorted[n - 1 - rank]
+        low, high = ordered[rank], ordered[n - 1 - rank]
         return (low - (high - low), high + (high - low)) if high > low else None
-
-    def take(self, reward: float) -> float:
-        """What a reward counts as; it is one of the last rewards from now on."""
-        if (limits := self.limits()) is not None:
-            reward = min(max(reward, limits[0]), limits[1])
-        if len(self.recent) == WINDOW:
-            del self._sorted[bisect_left(self._sorted, self.recent.pop(0))]
-        self.recent.append(reward)
-        insort(self._sorted, reward)
-        return reward

@@ -45,14 +45,13 @@ class Explanation:
     arms: tuple[Any, ...]
 
     def __str__(self) -> str:
-        wide = max(4, *(len(str(arm)) for arm in self.arms))
+        wide = max(4, *(len(_visible(arm)) for arm in self.arms))
         head = f"  {'arm':>{wide}}  pulls    prediction   uncertainty         index  why"
         lines = [f"round {self.round}", head]
         for arm, pulls, *numbers, why in self._rows():
             cells = "".join(f"{x:>14.6g}" for x in numbers)
-            lines.append(
-                f"{'→' if arm == self.choice else ' '} {arm:>{wide}} {pulls:>6}{cells}  {why}".rstrip()
-            )
+            mark = "→" if arm == self.choice else " "
+            lines.append(f"{mark} {_visible(arm):>{wide}} {pulls:>6}{cells}  {why}".rstrip())
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -61,7 +60,7 @@ class Explanation:
         for arm, pulls, *numbers, why in self._rows():
             cells = "".join(f"<td>{x:.6g}</td>" for x in numbers)
             tag = "b" if arm == self.choice else "span"
-            name = f"<{tag}>{html.escape(str(arm))}</{tag}>"
+            name = f"<{tag}>{html.escape(_visible(arm))}</{tag}>"
             rows.append(f"<tr><th>{name}</th><td>{pulls}</td>{cells}<td>{html.escape(why)}</td></tr>")
         head = "".join(f"<th>{name}</th>" for name in HEADS)
         return f"<table><caption>round {self.round}</caption><tr>{head}</tr>{''.join(rows)}</table>"
@@ -87,10 +86,18 @@ class Explanation:
             yield arm, int(self.pulls[a]), *numbers, self.why[a]
 
 
+def _visible(arm: object) -> str:
+    """An arm for a terminal: control characters in its name, which a terminal would obey, are escaped."""
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape", "surrogatepass").decode()
+        for letter in str(arm)
+    )
+
+
 def explain(play: Play, offered: Any) -> Explanation:
     """What the policy thinks now, with the arms `offered` to choose from; nothing is changed."""
-    memory = play.pending.live().copy()  # some policies work in their memory to find a score
-    number = play.rounds + play.pending.count
+    memory = play.pending.live(play.rounds).copy()  # some policies work in their memory to find a score
+    number = max(play.rounds, play.pending.newest)
     scores, choice = np.zeros_like(play.scores), play.open
     score_once(memory, scores, play.key, number)
     allowed = offered

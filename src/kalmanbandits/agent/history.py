@@ -100,39 +100,43 @@ class Recorder:
 
     def __init__(self, keep: Keep, rows: Rows | None = None) -> None:
         self.keep = keep
-        found = np.zeros(0, ROW) if rows is None else np.asarray(rows, ROW)
-        self._rows: Rows = found.copy()
-        self._first, self._end = 0, len(found)
+        found = np.zeros(0, ROW) if rows is None else np.array(rows, ROW)
+        newest = int(found["round"][-1]) if len(found) else 0
+        # Rows, which of them count (from, to), and the round of the last one.
+        self._held: tuple[Rows, int, int, int] = found, 0, len(found), newest
 
     @property
     def rows(self) -> Rows:
         """What it holds, a copy."""
-        return self._rows[self._first : self._end].copy()
+        rows, first, end, _ = self._held
+        return rows[first:end].copy()
 
     def note(self, event: Event) -> None:
-        """A round has begun, or ended."""
-        if event.kind in CHOICES:
-            if self._end == len(self._rows):
-                self._make_room()
-            chosen = moment(event.time)
-            self._rows[self._end] = (event.round, int(event.value), event.chosen_by, np.nan, chosen, NEVER)
-            self._end += 1
+        """A round has begun, or ended; told again, it changes nothing."""
+        kind, round_, value, time, chosen_by, _ = event
+        rows, first, end, newest = self._held
+        if kind in CHOICES and newest < round_:
+            if end == len(rows):
+                rows, first, end = _with_room(rows[first:end]), 0, end - first
+            rows[end] = (round_, int(value), chosen_by, np.nan, moment(time), NEVER)
+            end, newest = end + 1, round_
             if type(self.keep) is int:
-                self._first = max(self._first, self._end - self.keep)
-        elif event.kind in ENDS and self._end > self._first:
-            place = self._first + event.round - int(self._rows[self._first]["round"])
-            if self._first <= place < self._end:  # else it was cut off while it was open
-                self._rows["reward"][place] = event.value if event.kind == REWARDED else np.nan
-                self._rows["closed"][place] = moment(event.time)
-        oldest = oldest_kept(self.keep, event.time)
-        while oldest is not None and self._first < self._end and self._rows["chosen"][self._first] < oldest:
-            self._first += 1
+                first = max(first, end - self.keep)
+        elif kind in ENDS and end > first:
+            place = end - 1 + round_ - newest
+            if first <= place < end:  # else it was cut off while it was open
+                rows["reward"][place] = value if kind == REWARDED else np.nan
+                rows["closed"][place] = moment(time)
+        oldest = oldest_kept(self.keep, time)
+        while oldest is not None and first < end and rows["chosen"][first] < oldest:
+            first += 1
+        self._held = rows, first, end, newest
 
-    def _make_room(self) -> None:
-        held = self._rows[self._first : self._end]
-        new = np.zeros(max(1024, 2 * len(held)), ROW)
-        new[: len(held)] = held
-        self._rows, self._first, self._end = new, 0, len(held)
+
+def _with_room(held: Rows) -> Rows:
+    rows = np.zeros(max(1024, 2 * len(held)), ROW)
+    rows[: len(held)] = held
+    return rows
 
 
 NEVER = np.datetime64("NaT", "us")

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from kalmanbandits import saving
 from kalmanbandits.agent import database
+from kalmanbandits.agent.batch import Batch
 from kalmanbandits.agent.connection import Connection
 from kalmanbandits.agent.events import Event
 from kalmanbandits.agent.history import Keep, rows_of
@@ -31,16 +32,6 @@ T = TypeVar("T")
 MOST_IN_A_BATCH = 64  # calls that share a commit, so that the first of them does not wait for ever
 MANY = 50  # events of other processes that are not followed while these wait
 PATIENCE = 0.05  # seconds for those who have arrived to commit; then whoever waits does it
-
-
-class Batch:
-    """The calls of one transaction."""
-
-    def __init__(self) -> None:
-        self.calls = self.events = 0
-        self.error: Exception | None = None
-        self.done = False
-        self.waited_for: threading.Event | None = None  # made where somebody waits: it takes time
 
 
 class Journal:
@@ -96,6 +87,10 @@ class Journal:
                     result = work()
                 finally:
                     self._leave(batch)
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                self._let_go()
+            raise
         finally:
             self._arriving.discard(mine)
         if batch.waited_for is not None and not batch.done and not batch.waited_for.wait(PATIENCE):
@@ -128,6 +123,8 @@ class Journal:
 
     def look(self) -> None:
         """Follow what other processes have done, to read and not to write."""
+        if self._ended and self._unapplied:
+            self.check_open()
         if not self._ended and self._batch is None:
             with self.connection.words("cannot be read"):
                 self._follow(self.connection.get())
@@ -142,6 +139,7 @@ class Journal:
 
     def reread(self) -> None:
         """Bring the agent to what the file holds."""
+        self._unapplied = True
         with self.connection.words("cannot be read"):
             db = self.connection.get()
             self._snapshots.newest, agent = database.read_snapshot(self.path, db)
@@ -186,7 +184,19 @@ class Journal:
     def abandon(self, why: str) -> None:
         """Let nothing of the transaction happen."""
         if self._batch is not None:
-            self._batch.error = JournalError(f"the journal at {self.folder}: {why}, and nothing was changed")
+            self._batch.error = self._unchanged(why)
+
+    def _unchanged(self, why: str) -> JournalError:
+        return JournalError(f"the journal at {self.folder}: {why}, and nothing was changed")
+
+    def _let_go(self) -> None:
+        """After an interrupt: other processes must not wait for a transaction that nobody is about to end."""
+        with self._lock:
+            db = self.connection.open
+            if self._batch is not None:
+                self._finish(self._batch)
+            elif db is not None and db.in_transaction:
+                db.execute("ROLLBACK")
 
     def _enter(self) -> Batch:
         """The transaction that is open, or a new one, with the agent up to date."""
@@ -256,20 +266,25 @@ class Journal:
         db = self.connection.open
         try:
             if db is not None and batch.error is None and db.in_transaction:
-                db.execute("COMMIT" if batch.events else "ROLLBACK")
+                if self._unapplied and database.last_event(db) != self._last:
+                    batch.error = self._unchanged("a call was interrupted")  # its events may be there in part
+                else:
+                    db.execute("COMMIT" if batch.events else "ROLLBACK")
         except sqlite3.Error as error:
             batch.error = database.translated(self.folder, "could not be flushed to disk", error)
             if database.primary(error) not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY):
                 self._ended = f"failed to write (open it again, all that was acknowledged is there): {error}"
         finally:
             failed = batch.error is not None
-            if self._batch is batch:
-                self._batch = None
-            if failed:
-                self._go_back()
-            batch.done = True
-            if batch.waited_for is not None:
-                batch.waited_for.set()
+            if failed or db is None or not db.in_transaction:  # else interrupted: whoever comes next ends it
+                self._unapplied = self._unapplied or failed
+                if self._batch is batch:
+                    self._batch = None
+                if failed:
+                    self._go_back()
+                batch.done = True
+                if batch.waited_for is not None:
+                    batch.waited_for.set()
         if not failed:
             if self._unapplied:
                 self.reread()

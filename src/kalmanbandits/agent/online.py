@@ -117,16 +117,19 @@ class Agent(AgentBase):
         try:  # in here and below no `with`, which takes twice as long
             lock.acquire()
             play = self._play
+            if play.doing is not None:
+                play.resume()
             if play.due:
                 play.work()
-            if play.open is not None or play.pending.count:
+            if play.open is not None or play.pending.newest > play.rounds:
                 arm: int = checks.selected(play, available)
             else:
-                mask = play.usable
-                if available is not None:
-                    mask = checks.mask(play, available)
-                    play.offered = (play.rounds, mask)
-                play.open = arm = select_once(play.memory, play.scores, mask, play.key, play.rounds)
+                mask = play.usable if available is None else checks.mask(play, available)
+                arm = select_once(play.memory, play.scores, mask, play.key, play.rounds)
+                if available is None:
+                    play.open = arm
+                else:
+                    play.open_among(arm, mask)
             lock.release()
             return arm
         except BaseException:
@@ -152,14 +155,19 @@ class Agent(AgentBase):
         try:
             lock.acquire()
             play = self._play
+            if play.doing is not None:
+                play.resume()
             if arm != play.open:
                 raise checks.no_update(play, arm)
             if type(reward) is not float or not LEAST <= reward <= LARGEST:
                 reward = check_reward(reward, calls.NEVER_CAME)
+            play.doing = ()
+            due = learn_once(play.memory, arm, reward)
             play.open = None
             play.rounds += 1
-            if learn_once(play.memory, arm, reward):
-                play.due = True
+            play.due = due
+            play.doing = None
+            if due:
                 play.start()
             lock.release()
         except BaseException:
@@ -189,15 +197,18 @@ class Agent(AgentBase):
         try:
             lock.acquire()
             play = self._play
+            if play.doing is not None:
+                play.resume()
             if play.due:
                 play.work()
-            begun, memory = play.rounds, play.memory
-            if play.open is not None or play.pending.count:
+            rounds, pending = play.rounds, play.pending
+            begun, memory = rounds, play.memory
+            if play.open is not None or pending.newest > rounds:
                 checks.room(play)
-                begun, memory = play.begun, play.pending.live()
+                begun, memory = pending.newest, pending.live(rounds)
             mask = play.usable if available is None else checks.mask(play, available)
             arm: int = select_once(memory, play.scores, mask, play.key, begun)
-            play.pending.begin(arm)
+            pending.begin(rounds, begun + 1, arm)
             lock.release()
             return Ticket(begun + 1, arm)
         except BaseException:
@@ -221,10 +232,14 @@ class Agent(AgentBase):
         try:
             lock.acquire()
             play = self._play
+            if play.doing is not None:
+                play.resume()
             number = checks.open_ticket(play, ticket)
             if type(reward) is not float or not LEAST <= reward <= LARGEST:
                 reward = check_reward(reward, checks.WILL_NOT_COME)
+            play.doing = ()
             play.close(number, reward)
+            play.doing = None
             if play.due:
                 play.start()
             lock.release()

@@ -11,7 +11,7 @@ A late reward therefore counts as if it had come in its own round, for every pol
 
 from __future__ import annotations
 
-from math import nan
+from math import inf, nan
 from typing import Any
 
 import numpy as np
@@ -22,133 +22,141 @@ from kalmanbandits.policies.verbs import KNOWN, learn_once, replay_once, skip_on
 
 OPEN, EXPIRED = 0, 2  # states of a round, next to KNOWN
 ROOM = 64  # rounds for which there is room at first
+NOT_PLAYED = -1
+
+# Arm, reward, state and time. Round n stands at n & mask: their length, a power of two, less 1 comes first.
+Rows = tuple[int, Any, Any, Any, Any]
 
 
 class Pending:
-    """The rounds from the oldest open choice on, `count` in all and `open` of them without an end."""
+    """The rounds since those in `base`, of which there are `rounds`, up to `newest`, if that comes later.
+
+    Rounds are named by their number, from 1. What a method changes it changes by its last step, or by steps
+    that may be repeated (`interrupts`).
+    """
 
     def __init__(self, policy: Policy, base: Memory, clip: Clip | None) -> None:
-        self.count = self.open = 0
-        self._arm = np.zeros(ROOM, np.int64)
-        self._reward = np.zeros(ROOM)
-        self._state = np.zeros(ROOM, np.int8)
-        self._time = np.full(ROOM, nan)
+        self.newest = 0
+        self._rows = _empty(ROOM)
         self._timed = False  # whether any time was ever given: to write NaN again and again takes time
-        self._first = 0
         self.rebase(policy, base, clip)
 
     def rebase(self, policy: Policy, base: Memory, clip: Clip | None) -> None:
         """Stand on another memory."""
+        self._played = NOT_PLAYED
         self._policy, self._base, self._clip = policy, base, clip
         self._live: Memory | None = None  # made when a choice is asked for while another one is open
         self._live_clip: Clip | None = None
         self._spans: list[tuple[Any, Any]] = []  # of its bytes, and those of the base
-        self._played = -1  # `live` has played the rounds before this one; -1: it must begin anew
+        self._after = 0  # the rounds in the base when it was copied; those up to `_played` were played since
 
-    def begin(self, arm: int, time: float = nan) -> None:
+    def numbers(self, rounds: int) -> range:
+        """Their numbers, oldest first."""
+        return range(rounds + 1, self.newest + 1)
+
+    def begin(self, rounds: int, number: int, arm: int, time: float = nan) -> None:
         """One more round, open."""
-        at = self._first + self.count
-        if at == len(self._arm):
-            at = self._make_room()
-        self._arm[at] = arm
-        self._state[at] = OPEN
+        mask, arms, _, states, times = self._rows
+        if number - rounds > mask:
+            mask, arms, _, states, times = self._rows = self._more_room(rounds)
+        at = number & mask
+        arms[at] = arm
+        states[at] = OPEN
         if time == time or self._timed:
-            self._time[at], self._timed = time, True
-        self.count += 1
-        self.open += 1
+            times[at], self._timed = time, True
+        self.newest = number
 
-    def settle(self, place: int, reward: float | None) -> None:
-        """The reward of an open round, counted from the oldest, has come, or (None) never will."""
-        at = self._first + place
-        self.open -= 1
+    def settle(self, number: int, reward: float | None) -> None:
+        """The reward of an open round has come, or (None) never will."""
+        mask, _, rewards, states, _ = self._rows
+        at = number & mask
         if reward is None:
-            self._state[at] = EXPIRED
+            states[at] = EXPIRED
             return
-        self._state[at] = KNOWN
-        self._reward[at] = reward
-        if at < self._played:  # as a gap: `live` has to be made again
-            self._played = -1
+        if number <= self._played:  # as a gap: `live` has to be made again
+            self._played = NOT_PLAYED
+        rewards[at] = reward
+        states[at] = KNOWN
 
-    def clear(self) -> None:
-        """All rounds have gone into `base`."""
-        self.count = self.open = self._first = 0
-        self._played = -1
-
-    def drop_oldest(self) -> None:
-        """The oldest round has gone into `base`."""
-        self.count -= 1
-        self._first = self._first + 1 if self.count else 0
-        self._played = -1
-
-    def state(self, place: int) -> int:
+    def state(self, number: int) -> int:
         """OPEN, KNOWN or EXPIRED."""
-        return int(self._state[self._first + place])
+        mask, _, _, states, _ = self._rows
+        return int(states[number & mask])
 
-    def arm(self, place: int) -> int:
+    def arm(self, number: int) -> int:
         """The arm that was chosen."""
-        return int(self._arm[self._first + place])
+        mask, arms, _, _, _ = self._rows
+        return int(arms[number & mask])
 
-    def time(self, place: int) -> float:
+    def time(self, number: int) -> float:
         """When it was chosen, in seconds since 1970; NaN where nobody asked for it."""
-        return float(self._time[self._first + place])
+        mask, _, _, _, times = self._rows
+        return float(times[number & mask])
 
-    def reward(self, place: int) -> float | None:
+    def reward(self, number: int) -> float | None:
         """Its reward, if it has come."""
-        at = self._first + place
-        return float(self._reward[at]) if self._state[at] == KNOWN else None
+        mask, _, rewards, states, _ = self._rows
+        return float(rewards[number & mask]) if states[number & mask] == KNOWN else None
 
-    def open_since(self, time: float) -> list[int]:
+    def open(self, rounds: int, since: float = inf) -> list[int]:
         """The open rounds that were chosen at this time or before."""
-        held = slice(self._first, self._first + self.count)
-        return [int(i) for i in np.flatnonzero((self._state[held] == OPEN) & (self._time[held] <= time))]
+        mask, _, _, states, times = self._rows
+        numbers = np.arange(rounds + 1, self.newest + 1)
+        at = numbers & mask
+        found = states[at] == OPEN
+        if since < inf:
+            found &= times[at] <= since
+        return numbers[found].tolist()  # type: ignore[no-any-return]
 
-    def live(self) -> Memory:
+    def live(self, rounds: int) -> Memory:
         """The memory that the next choice is made with."""
-        if self.count == 0:
+        if self.newest <= rounds:
             return self._base
         if self._live is None:
-            self._live = self._base.copy()
-            to, from_ = self._live.view(np.uint8), self._base.view(np.uint8)
+            live = self._base.copy()
+            to, from_ = live.view(np.uint8), self._base.view(np.uint8)
             self._spans = [(to[span], from_[span]) for span in lasting(self._base.dtype)]
-        if self._played < 0:
+            self._live = live
+        played = self._played if self._after == rounds else NOT_PLAYED
+        if played == self.newest:
+            return self._live
+        self._played = NOT_PLAYED  # until all is played: no round may be played twice
+        if played == NOT_PLAYED:
             for to, from_ in self._spans:
                 to[:] = from_
-            self._played = self._first
+            self._after = played = rounds
             self._live_clip = None if self._clip is None else self._clip.copy()
-        end = self._first + self.count
-        rewards = self._reward if self._live_clip is None else self._clipped(self._live_clip, end)
-        if self._policy.attends_every_round:
-            self._attend_rounds(rewards)
-        elif self._played < end:
-            replay_once(self._live, self._arm, rewards, self._state, self._played, end)
-        self._played = end
+        self._play(self._live, played + 1)
+        self._played = self.newest
         return self._live
 
-    def _clipped(self, clip: Clip, end: int) -> Any:
-        """The rewards as they count, for the rounds that `live` is about to play."""
-        rewards = self._reward.copy()
-        for at in range(self._played, end):
-            if self._state[at] == KNOWN:
-                rewards[at] = clip.take(float(rewards[at]))
-        return rewards
+    def _play(self, live: Memory, first: int) -> None:
+        mask, arms, rewards, states, _ = self._rows
+        if self._live_clip is not None:
+            rewards = rewards.copy()
+            for number in range(first, self.newest + 1):
+                if states[number & mask] == KNOWN:
+                    rewards[number & mask] = self._live_clip.take(number, float(rewards[number & mask]))
+        if not self._policy.attends_every_round:
+            replay_once(live, arms, rewards, states, first, self.newest + 1)
+            return
+        for number in range(first, self.newest + 1):
+            arm, known = int(arms[number & mask]), states[number & mask] == KNOWN
+            reward = float(rewards[number & mask])
+            if learn_once(live, arm, reward) if known else skip_once(live, arm):
+                self._policy.attend(live)
 
-    def _attend_rounds(self, rewards: Any) -> None:
-        memory: Any = self._live
-        for at in range(self._played, self._first + self.count):
-            arm, known = int(self._arm[at]), self._state[at] == KNOWN
-            if learn_once(memory, arm, float(rewards[at])) if known else skip_once(memory, arm):
-                self._policy.attend(memory)
+    def _more_room(self, rounds: int) -> Rows:
+        mask, *old = self._rows
+        numbers = np.arange(rounds + 1, self.newest + 1)
+        mask_, *new = larger = _empty(2 * (mask + 1))
+        for values, before in zip(new, old, strict=True):
+            values[numbers & mask_] = before[numbers & mask]
+        return larger
 
-    def _make_room(self) -> int:
-        n, first = self.count, self._first
-        for name in ("_arm", "_reward", "_state", "_time"):
-            old: Any = getattr(self, name)
-            new = old if 2 * n < len(old) else np.resize(old, 2 * len(old))
-            new[:n] = old[first : first + n].copy()
-            setattr(self, name, new)
-        self._first = 0
-        self._played -= first if self._played >= 0 else 0
-        return n
+
+def _empty(room: int) -> Rows:
+    return room - 1, np.zeros(room, np.int64), np.zeros(room), np.zeros(room, np.int8), np.full(room, nan)
 
 
 def lasting(dtype: np.dtype[np.void]) -> list[slice]:

@@ -6,6 +6,8 @@ the same order. So what happened online and what is recovered cannot differ.
 
 from __future__ import annotations
 
+import copy
+from functools import partial
 from math import nan
 from typing import Any
 
@@ -16,13 +18,16 @@ from kalmanbandits.agent.background import Background
 from kalmanbandits.agent.clipping import Clip
 from kalmanbandits.agent.events import Event
 from kalmanbandits.agent.history import Recorder
+from kalmanbandits.agent.interrupts import at_once
 from kalmanbandits.agent.pending import OPEN, Pending
 from kalmanbandits.agent.rails import Rails
 from kalmanbandits.agent.settings import Settings
 from kalmanbandits.agent.tickets import Ticket
 from kalmanbandits.policies.spec import Memory, Policy
-from kalmanbandits.policies.verbs import learn_once, replay_once, score_once, select_once, skip_once
+from kalmanbandits.policies.verbs import due_once, learn_once, replay_once, score_once, select_once, skip_once
 from kalmanbandits.streams import stream_key
+
+ALL_OFFERED = (-1, None)
 
 
 class Play:
@@ -46,8 +51,11 @@ class Play:
         self.key = stream_key(seed, 0)
         self.names = None if settings.names is None else list(settings.names)
         self.rounds = 0
+        self.gaps = self.rounds - int(memory["pulls"].sum())  # those of them without a reward
+        # While something happens: the events that are left, the next one last; else None. See `resume`.
+        self.doing: list[Event] | tuple[()] | None = None
         self.open: int | None = None
-        self.offered: tuple[int, Any] = (-1, None)  # the last `select` among fewer arms: its round and mask
+        self.offered: tuple[int, Any] = ALL_OFFERED  # the last `select` among fewer arms: its round and mask
         self.usable = np.ones(policy.arms, np.bool_)  # not retired
         self.time = nan  # of the last event, in seconds since 1970
         self.attended = 0.0  # seconds of long work since the last snapshot
@@ -58,23 +66,26 @@ class Play:
         self.background = Background()
         errand = self.background.begin(policy, memory)
         self.due = errand is not None and errand.urgent
-        self._set(policy, memory)
-        self.pending = Pending(policy, memory, self.clip)
-
-    def _set(self, policy: Policy, memory: Memory) -> None:
         self.policy = policy
         self.memory = memory
         self.scores = np.zeros((policy.arms, 3))
+        self.pending = Pending(policy, memory, self.clip)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there are pending rounds."""
+        return self.pending.newest > self.rounds
 
     @property
     def begun(self) -> int:
         """Rounds begun so far."""
-        return self.rounds + self.pending.count + (self.open is not None)
+        rounds, newest = self.rounds, self.pending.newest
+        return newest if newest > rounds else rounds + (self.open is not None)
 
     @property
     def settled(self) -> int:
         """Rounds closed so far."""
-        return self.rounds + self.pending.count - self.pending.open
+        return max(self.rounds, self.pending.newest) - len(self.pending.open(self.rounds))
 
     def label(self, arm: int) -> Any:
         """An arm as people see it: its name where the arms have names, else its index."""
@@ -82,57 +93,65 @@ class Play:
 
     def tickets(self) -> list[Ticket]:
         """The open ones, oldest first."""
-        pending, first = self.pending, self.rounds + 1
         return [
-            Ticket(first + i, self.label(pending.arm(i)))
-            for i in range(pending.count)
-            if pending.state(i) == OPEN
+            Ticket(number, self.label(self.pending.arm(number))) for number in self.pending.open(self.rounds)
         ]
 
     def choose(self, offered: object) -> tuple[int, float]:
         """The arm that the policy takes now among the `offered` ones, and the index it takes it by."""
         self.work()
+        begun = self.begun
         if self.rails is not None:
-            offered = self.rails.allowed(offered, self.begun + 1)
-        arm = int(select_once(self.pending.live(), self.scores, offered, self.key, self.begun))
+            offered = self.rails.allowed(offered, begun + 1)
+        arm = int(select_once(self.pending.live(self.rounds), self.scores, offered, self.key, begun))
         index = float(self.scores[arm, 2])
         return arm, -index if self.settings.minimize else index
 
-    def begin(self, arm: int, asked: bool, time: float = nan) -> None:
+    def begin(self, number: int, arm: int, asked: bool, time: float = nan) -> None:
         """A round opens, of `ask` or of `select`."""
         if self.rails is not None:
-            self.rails.chosen(arm, self.begun + 1)
+            self.rails.chosen(arm, number)
         if asked:
-            self.pending.begin(arm, time)
+            self.pending.begin(self.rounds, number, arm, time)
         else:
             self.open = arm
 
+    def open_among(self, arm: int, mask: Any) -> None:
+        """A round of `select` opens, which had fewer arms to choose from: this `mask` (arms)."""
+        noted = partial(setattr, self, "offered", (self.rounds, mask))
+        at_once(noted, partial(setattr, self, "open", arm))
+
     def close(self, number: int, reward: float | None) -> None:
         """The reward of an open round has come, or (None) never will; it is in the policy's sign."""
+        pending = self.pending
         if self.open is not None:
-            arm, self.open = self.open, None
-            self._into_memory(arm, reward)
-            return
-        pending, place = self.pending, number - self.rounds - 1
-        if pending.count == 1:  # nothing was chosen since
-            self._into_memory(pending.arm(0), reward)
-            pending.clear()
-            return
-        pending.settle(place, reward)
-        if place == 0:
-            while pending.count and pending.state(0) != OPEN:
-                self._into_memory(pending.arm(0), pending.reward(0))
-                pending.drop_oldest()
+            self._into_memory(self.open, reward)
+        elif number == self.rounds + 1:
+            self._into_memory(pending.arm(number), reward)
+            if pending.newest > number:
+                self._close_oldest()
+        elif number > self.rounds:
+            pending.settle(number, reward)
+
+    def _close_oldest(self) -> None:
+        """Learn the pending rounds before the oldest one that is open."""
+        pending = self.pending
+        while self.waiting and pending.state(self.rounds + 1) != OPEN:
+            self._into_memory(pending.arm(self.rounds + 1), pending.reward(self.rounds + 1))
 
     def _into_memory(self, arm: int, reward: float | None) -> None:
         if self.due:
             self.work()
+        number = self.rounds + 1
         if reward is None:
-            self.due = skip_once(self.memory, arm)
+            more = partial(setattr, self, "gaps", self.gaps + 1)
+            due, _ = at_once(partial(skip_once, self.memory, arm), more)
         else:
-            reward = reward if self.clip is None else self.clip.take(reward)
-            self.due = learn_once(self.memory, arm, reward)
-        self.rounds += 1
+            reward = reward if self.clip is None else self.clip.take(number, reward)
+            due = learn_once(self.memory, arm, reward)
+        self.due = due
+        self.open = None
+        self.rounds = number
 
     def start(self) -> None:
         """After a reward: let a thread begin the policy's long work, if it is due; without one, do it."""
@@ -146,9 +165,21 @@ class Play:
 
     def work(self) -> None:
         """Do the policy's long work, if it is due."""
-        if self.due:
-            self.attended += self.background.attend(self.policy, self.memory)
-            self.due = False
+        if not self.due:
+            return
+        after = self.memory.copy()
+        try:
+            seconds = self.background.attend(self.policy, after)
+        except Exception:  # the policy's own: it need not take the same reward again
+            self.memory[...] = after
+            raise
+        at_once(
+            partial(self.memory.__setitem__, ..., after),
+            partial(setattr, self, "due", False),
+            partial(setattr, self.background, "job", None),
+        )
+        self.attended += seconds
+        self.background.begin(self.policy, self.memory)
 
     def larger(self) -> tuple[Policy, Memory]:
         """Description and memory with one more arm; refused by policies that cannot have one."""
@@ -160,26 +191,36 @@ class Play:
     def add_arm(self, name: str | None) -> None:
         """One more arm, untried."""
         self.work()
-        self._set(*self.larger())
-        self.usable = np.append(self.usable, True)
-        self.offered = (-1, None)
-        if self.names is not None:
-            self.names.append(str(name))
-        if self.rails is not None:
-            self.rails.add(self.policy.arms - 1, self.begun)
-        self.pending.rebase(self.policy, self.memory, self.clip)
+        policy, memory = self.larger()
+        rails, pending = copy.copy(self.rails), copy.copy(self.pending)
+        if rails is not None:
+            rails.add(policy.arms - 1, self.begun)
+        pending.rebase(policy, memory, self.clip)
+        new = {
+            "policy": policy,
+            "memory": memory,
+            "scores": np.zeros((policy.arms, 3)),
+            "gaps": self.rounds - int(memory["pulls"].sum()),
+            "usable": np.append(self.usable, True),
+            "offered": ALL_OFFERED,
+            "names": None if self.names is None else [*self.names, str(name)],
+            "rails": rails,
+            "pending": pending,
+        }
+        at_once(*(partial(setattr, self, attribute, value) for attribute, value in new.items()))
 
     def apply(self, event: Event) -> None:
-        """Play one event."""
+        """Play one event. After an interrupt it may be played again, and then only what is left happens."""
         kind, round_, value, when, _, name = event
         if kind in events.CHOICES:
-            self.begin(int(value), kind == events.ASKED, when)
+            self.begin(round_, int(value), kind == events.ASKED, when)
         elif kind == events.REWARDED:
             self.close(round_, -value if self.settings.minimize else value)
         elif kind == events.EXPIRED:
             self.close(round_, None)
         elif kind == events.ADDED:
-            self.add_arm(name)
+            if value == self.policy.arms:
+                self.add_arm(name)
         else:
             self.usable[int(value)] = kind == events.UNRETIRED
             if kind == events.UNRETIRED and self.rails is not None:
@@ -188,6 +229,34 @@ class Play:
             self.time = when
         if self.history is not None:
             self.history.note(event)
+
+    def play_all(self, happened: list[Event]) -> None:
+        """Play all events or, if interrupted, let the next call play what is left of them."""
+        self.doing = left = happened[::-1]
+        while left:
+            self.apply(left[-1])
+            left.pop()
+        self.doing = None
+
+    def resume(self) -> None:
+        """Finish what an interrupt has broken off, from what `memory` has learned and what is left to do."""
+        rounds = int(self.memory["pulls"].sum()) + self.gaps
+        if rounds > self.rounds:
+            self.open = None
+            self.rounds = rounds
+        self.due = self.policy.has_long_work and bool(due_once(self.memory))
+        self._close_oldest()
+        self.play_all([*self.doing[::-1]] if self.doing else [])
+
+    def copy(self) -> Play:
+        """Another one that goes on from here; there must be no pending rounds."""
+        play = copy.copy(self)
+        play.memory, play.usable, play.scores = self.memory.copy(), self.usable.copy(), self.scores.copy()
+        play.rails, play.background = copy.copy(self.rails), Background()
+        play.clip = None if self.clip is None else self.clip.copy()
+        play.history = None if self.history is None else Recorder(self.history.keep, self.history.rows)
+        play.pending = Pending(play.policy, play.memory, play.clip)
+        return play
 
 
 def compile_verbs(policy: Policy) -> None:

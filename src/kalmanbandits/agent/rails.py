@@ -24,39 +24,41 @@ class Rails:
     """When each arm was last chosen, and the tokens it has left."""
 
     def __init__(self, settings: Settings, arms: int) -> None:
-        self.last: list[int] = []  # the round in which it was chosen, came or came back
-        self.tokens: list[float] = []
         self._settings = settings
+        # The last round that is known; the round in which each arm was chosen, came or came back; its tokens.
+        # The lists are not changed but replaced, all at once.
+        self._known: tuple[int, list[int], list[float]] = 0, [], []
         for arm in range(arms):
             self.add(arm, 0)
 
     def add(self, arm: int, rounds: int) -> None:
         """An arm comes, or comes back, after so many rounds."""
-        if arm == len(self.last):
-            self.last.append(0)
-            self.tokens.append(0.0)
-        self.last[arm] = rounds
-        self.tokens[arm] = _capacity(self._settings.maximum(arm))
+        round_, last, tokens = self._known
+        full = _capacity(self._settings.maximum(arm))
+        last = [*last[:arm], rounds, *last[arm + 1 :]]
+        self._known = round_, last, [*tokens[:arm], full, *tokens[arm + 1 :]]
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values for JSON."""
-        return {"last": self.last, "tokens": [None if math.isinf(left) else left for left in self.tokens]}
+        _, last, tokens = self._known
+        return {"last": last, "tokens": [None if math.isinf(left) else left for left in tokens]}
 
     def restore(self, values: dict[str, Any]) -> None:
         """Go to what `to_dict` wrote."""
         last = [whole("last", round_, 0) for round_ in values["last"]]
         tokens = [math.inf if left is None else real("tokens", left) for left in values["tokens"]]
-        if len(last) != len(self.last) or len(tokens) != len(self.last):
+        if len(last) != len(self._known[1]) or len(tokens) != len(last):
             raise ValueError(f"guard rails of {len(last)} arms")
-        self.last, self.tokens = last, tokens
+        self._known = 0, last, tokens
 
     def allowed(self, offered: Any, round_: int) -> Any:
         """Of the `offered` arms, a mask (arms), those that may be chosen in this round (from 1)."""
+        _, last, tokens = self._known
         due, free = np.zeros(len(offered), np.bool_), np.zeros(len(offered), np.bool_)
         for arm in np.flatnonzero(offered).tolist():
             share = self._settings.minimum(arm)
-            due[arm] = share > 0 and round_ - self.last[arm] >= _wait(share)
-            free[arm] = self.tokens[arm] >= 1.0 - 1e-9
+            due[arm] = share > 0 and round_ - last[arm] >= _wait(share)
+            free[arm] = tokens[arm] >= 1.0 - 1e-9
         for mask in (due & free, due, free):
             if mask.any():
                 return mask
@@ -64,11 +66,16 @@ class Rails:
 
     def chosen(self, arm: int, round_: int) -> None:
         """An arm was chosen in this round."""
-        self.last[arm] = round_
-        self.tokens[arm] -= 1.0
-        for a, left in enumerate(self.tokens):
+        known, last, tokens = self._known
+        if round_ == known:  # it is told again
+            return
+        last, tokens = last.copy(), tokens.copy()
+        last[arm] = round_
+        tokens[arm] -= 1.0
+        for a, left in enumerate(tokens):
             share = self._settings.maximum(a)
-            self.tokens[a] = min(max(left, 0.0) + share, _capacity(share))
+            tokens[a] = min(max(left, 0.0) + share, _capacity(share))
+        self._known = round_, last, tokens
 
 
 def _wait(share: float) -> int:

@@ -78,7 +78,7 @@ def packed(play: Play) -> bytes:
         "seed": play.seed,
         "rounds": play.rounds,
         "open": -1 if play.open is None else play.open,
-        "tickets": [_pending_round(play, place) for place in range(play.pending.count)],
+        "tickets": [_pending_round(play, number) for number in play.pending.numbers(play.rounds)],
         "retired": np.flatnonzero(~play.usable).tolist(),
         "max_open": play.max_open,
         "ticket_timeout": play.ticket_timeout,
@@ -98,11 +98,11 @@ def packed(play: Play) -> bytes:
     return saving.pack(play.policy, play.memory, position, play.history.rows)
 
 
-def _pending_round(play: Play, place: int) -> list[Any]:
+def _pending_round(play: Play, number: int) -> list[Any]:
     pending = play.pending
-    state = {OPEN: "open", EXPIRED: "expired"}.get(pending.state(place), pending.reward(place))
-    time = pending.time(place)
-    return [pending.arm(place), state] + ([] if isnan(time) else [time])
+    state = {OPEN: "open", EXPIRED: "expired"}.get(pending.state(number), pending.reward(number))
+    time = pending.time(number)
+    return [pending.arm(number), state] + ([] if isnan(time) else [time])
 
 
 def restore(play: Play, path: object, saved: Saved) -> None:
@@ -134,18 +134,14 @@ def restore(play: Play, path: object, saved: Saved) -> None:
         play.begin_with(policy, saved.memory, seed, max_open, settings)
         play.founded = play.founded if founded is None else dict(founded)
         play.usable[retired] = False
-        rails, play.rails = play.rails, None  # it knows these rounds already
-        play.rounds = rounds
-        if open_ >= 0:
-            play.begin(open_, asked=False)
-        for arm, _, time in tickets:
-            play.begin(arm, True, time)
-        play.rails = rails
-        for place, (_, state, _) in enumerate(tickets):
+        play.rounds, play.gaps = rounds, rounds - int(pulls.sum())
+        play.open = open_ if open_ >= 0 else None
+        for number, (arm, state, time) in enumerate(tickets, rounds + 1):
+            play.pending.begin(rounds, number, arm, time)
             if state != "open":
-                play.pending.settle(place, None if state == "expired" else float(state))
-        if rails is not None:
-            rails.restore(position["rails"])
+                play.pending.settle(number, None if state == "expired" else float(state))
+        if play.rails is not None:
+            play.rails.restore(position["rails"])
         if play.clip is not None:
             recent = [check_reward(value, "of those kept for clipping") for value in position["recent"]]
             play.clip = Clip(play.clip.share, recent[-WINDOW:])
@@ -182,7 +178,6 @@ def follow(play: Play, path: object, event: Event) -> None:
 
 def _check_event(play: Play, event: Event) -> None:
     kind, round_, value, when, _, name = event
-    pending, place = play.pending, round_ - play.rounds - 1
     if kind not in events.KINDS:
         raise ValueError("of no known kind")
     if when == when:
@@ -190,12 +185,14 @@ def _check_event(play: Play, event: Event) -> None:
     if kind in events.ENDS:
         if kind == events.REWARDED:
             check_reward(value, "of an event")
-        ends_select = play.open is not None and place == 0
-        if not ends_select and not (0 <= place < pending.count and pending.state(place) == OPEN):
+        ends_select = play.open is not None and round_ == play.rounds + 1
+        if not ends_select and (
+            not play.rounds < round_ <= play.pending.newest or play.pending.state(round_) != OPEN
+        ):
             raise ValueError("its round is not open")
         return
     arm, k = int(value), play.policy.arms
-    busy = play.open is not None or (kind == events.SELECTED and pending.count > 0)
+    busy = play.open is not None or (kind == events.SELECTED and play.waiting)
     if kind in events.CHOICES and (busy or round_ != play.begun + 1):
         raise ValueError(f"after {play.begun} rounds")
     if kind == events.ADDED:

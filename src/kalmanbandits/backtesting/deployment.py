@@ -99,7 +99,7 @@ def open_agent() -> kb.Agent:
 
 if __name__ == "__main__":
     with open_agent() as agent:
-        print(f"{{agent.rounds}} rounds played; next: {{agent.explain().choice}}")
+        print(f"{{agent.rounds}} rounds played; next: {{agent.explain().choice!r}}")
         print(agent.explain())
 '''
 

@@ -10,7 +10,7 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 
 from kalmanbandits.backtesting.following import Followed, follow_policy
-from kalmanbandits.backtesting.recommendation import Recommendation, recommend
+from kalmanbandits.backtesting.recommendation import Recommendation, decimals, recommend
 from kalmanbandits.backtesting.result import Backtest
 from kalmanbandits.backtesting.stretches import axis_name, dates_or_numbers, edges, means, shares
 from kalmanbandits.reporting import drawing
@@ -169,7 +169,7 @@ def draw_predictions(axes: Axes, followed: Followed, replay: Replay, name: str) 
     explained = followed.explained
     if np.isfinite(explained):
         axes.annotate(
-            f"{100 * explained:.0f} % of the variance".replace("-", "−"), (0.02, 0.92),
+            f"{decimals(100 * explained, 0)} % of the variance".replace("-", "−"), (0.02, 0.92),
             xycoords="axes fraction", fontsize=10.5,
         )  # fmt: skip
 

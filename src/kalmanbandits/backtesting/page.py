@@ -11,7 +11,15 @@ import numpy as np
 
 from kalmanbandits import __version__
 from kalmanbandits.backtesting.following import Followed
-from kalmanbandits.backtesting.recommendation import LOSES, OPEN, WINS, Recommendation, in_unit, left_out_line
+from kalmanbandits.backtesting.recommendation import (
+    LOSES,
+    OPEN,
+    WINS,
+    Recommendation,
+    decimals,
+    in_unit,
+    left_out_line,
+)
 from kalmanbandits.backtesting.result import Backtest
 from kalmanbandits.backtesting.stretches import axis_name, edges, means, places, shares, span, ticks, when
 from kalmanbandits.reporting import tables
@@ -95,7 +103,7 @@ def _predictions(said: Recommendation, followed: Followed) -> str:
     if len(followed.both) == 0:
         return f'<p>{name} predicts nothing.</p><div id="scatter" hidden></div>'
     explained = followed.explained
-    share = minus(f"{100 * explained:.0f} %") if np.isfinite(explained) else "nothing"
+    share = minus(f"{decimals(100 * explained, 0)} %") if np.isfinite(explained) else "nothing"
     return f"""
 <p>What {name} predicted for the arm it chose, before it saw the outcome: its predictions
 explain {share} of the variance. On the line a prediction is exact.</p>
@@ -112,7 +120,8 @@ def _policies(result: Backtest) -> str:
         share, lead = result.share[p], result.lead_of_all[p]
         part = "–"
         if np.isfinite(share.value):
-            part = minus(f"{100 * share.value:.1f} [{100 * share.low:.1f}, {100 * share.high:.1f}] %")
+            middle, *ends = (decimals(100 * float(x), 1) for x in (share.value, share.low, share.high))
+            part = minus(f"{middle} [{', '.join(ends)}] %")
         rows.append([
             escape(result.names[p]), _cell(in_unit(result, result.reward[p])), _cell(result.lead[p]),
             _ends(lead), digits(float(result.behind.value[p])),

@@ -112,7 +112,17 @@ class _Words:
         low, high = sorted((sign * scale * float(lead.low), sign * scale * float(lead.high)))
         value = sign * scale * float(lead.value)
         digits = _digits(high - low, value)
-        return _plain(f"{value:.{digits}f}{unit} (95 % interval {low:.{digits}f} to {high:.{digits}f}{unit})")
+        middle, *ends = (decimals(x, digits) for x in (value, low, high))
+        return _plain(f"{middle}{unit} (95 % interval {' to '.join(ends)}{unit})")
+
+
+def decimals(value: float, places: int) -> str:
+    """A number with so many decimals; one that would be long with four digits and a power of ten.
+
+    >>> decimals(12.345, 1), decimals(-1.2345e99, 1)
+    ('12.3', '-1.234e+99')
+    """
+    return f"{value:.{places}f}" if abs(value) < 1e9 else f"{value:.4g}"
 
 
 def _digits(width: float, value: float) -> int:
@@ -141,8 +151,8 @@ def _reach(result: Backtest, p: int) -> list[str]:
     if not np.isfinite(share.value):
         return []
     return [
-        f"That is {100 * float(share.value):.0f} % of what the clairvoyant, who knows every row beforehand, "
-        "would add."
+        f"That is {decimals(100 * float(share.value), 0)} % of what the clairvoyant, who knows every row "
+        "beforehand, would add."
     ]
 
 
@@ -227,8 +237,8 @@ def lines(result: Backtest) -> list[str]:
     for p in result.order:
         reward, share = in_unit(result, result.reward[p]), result.share[p]
         earned = f"{float(reward.value):10.4g} [{float(reward.low):.4g}, {float(reward.high):.4g}]"
-        ends = f"[{100 * float(share.low):.1f}, {100 * float(share.high):.1f}]"
-        part = f"{100 * float(share.value):7.1f} % {ends}" if np.isfinite(share.value) else f"{'–':>7}"
+        middle, *ends = (decimals(100 * float(x), 1) for x in (share.value, share.low, share.high))
+        part = f"{middle:>7} % [{', '.join(ends)}]" if np.isfinite(share.value) else f"{'–':>7}"
         fixed, clairvoyant = (f"{0.0 + x:.4g}" for x in (-result.lead.value[p], result.behind.value[p]))
         found.append(line(result.names[p], earned, fixed, clairvoyant, part))
     top, sign = result.clairvoyant, result.replay.sign

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import numba
@@ -16,6 +19,7 @@ from numba.core.compiler_machinery import PassManager
 from numba.core.cpu import CPUContext as Context
 from numba.core.registry import cpu_target
 
+from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.numba_internals.lowering import kernel_passes
 from kalmanbandits.numba_internals.records import type_of
 
@@ -49,7 +53,53 @@ def compile_entry(function: F, cache: CodeCache) -> F:
     compiled = numba.njit(function, **options)
     compiled._cache = cache
     compiled.typeof_pyval = type_of
+    compiled._compile_for_args = _with_clear_errors(compiled._compile_for_args)
     return compiled  # type: ignore[no-any-return]
+
+
+@contextlib.contextmanager
+def _signals_later() -> Iterator[None]:
+    """In a `with` block: Python's handlers of signals, such as the one of Ctrl-C, run when it ends.
+
+    An exception in the middle of llvmlite's Python code makes it free memory twice, which ends the process.
+    """
+    if threading.current_thread() is not threading.main_thread():  # only that one runs them
+        yield
+        return
+    arrived: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    own: dict[int, Any] = {number: handler for number, handler in handlers.items() if callable(handler)}
+    for number in own:
+        signal.signal(number, lambda number, _: arrived.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in own.items():
+            signal.signal(number, handler)
+        for number in arrived:
+            own[number](number, None)
+
+
+def _with_clear_errors(compile_for: Callable[..., object]) -> Callable[..., object]:
+    def compile_for_args(*arguments: Any, **keywords: object) -> object:
+        try:
+            with _signals_later():
+                return compile_for(*arguments, **keywords)
+        except KeyError as error:  # Numba looks a field up in the type of a record
+            kinds = (getattr(value, "dtype", None) for value in arguments)
+            names = next((kind.names for kind in kinds if kind is not None and kind.names), ())
+            if not names or error.args[0] in names:
+                raise
+            raise InvalidArgument(
+                f"fields must list {error.args[0]!r}, which the kernel uses, got {', '.join(names)}"
+            ) from error
+        except RuntimeError as error:
+            # LLVM hands the machine code over in a callback, in which an interrupt is lost, and the code too.
+            if "no compiled object yet" in str(error):
+                raise KeyboardInterrupt from error
+            raise
+
+    return compile_for_args
 
 
 def _counts_references(function: Callable[..., object]) -> bool:

@@ -28,6 +28,8 @@ from numba.extending import (
 from numba.np.arrayobj import make_array, populate_array
 from numba.np.numpy_support import from_dtype
 
+from kalmanbandits.errors import InvalidArgument
+
 Dtype = np.dtype[np.void]
 K = -1  # in a shape
 
@@ -69,7 +71,8 @@ _noted: dict[Dtype, SizedMemories] = {}
 def note_sized(dtype: Dtype, two: Dtype, three: Dtype) -> None:
     """Compile for any number of arms at once what is given an array of one record of this type.
 
-    The other types are those of the same memory for two and for three arms.
+    The other types are those of the same memory for two and for three arms. Raises `InvalidArgument` where
+    a field is not linear in their number: compiled code would read and write elsewhere.
     """
     fields, size = {}, _through(two.itemsize, three.itemsize)
     k = (dtype.itemsize - size.fixed) // size.each
@@ -77,10 +80,14 @@ def note_sized(dtype: Dtype, two: Dtype, three: Dtype) -> None:
         (shape, begin), (of_two, begin_two), (of_three, begin_three) = (
             (one[name].shape, one.fields[name][1]) for one in (dtype, two, three) if one.fields is not None
         )
-        any_shape = tuple(K if a != b else a for a, b in zip(of_two, of_three, strict=True))
+        any_shape = tuple(K if a != b else a for a, b in zip(of_two, of_three, strict=False))
         part = Part(from_dtype(dtype[name].base), any_shape, _through(begin_two, begin_three))
-        assert shape == tuple(k if n == K else n for n in any_shape)
-        assert begin == part.begin.fixed + k * part.begin.each
+        linear = begin == part.begin.fixed + k * part.begin.each
+        if not linear or shape != tuple(k if n == K else n for n in any_shape):
+            raise InvalidArgument(
+                f"any_arms must be False for a memory with a field such as {name!r}, got shape {of_two} for "
+                f"two arms, {of_three} for three and {shape} here (its size must be linear in their number)"
+            )
         fields[name] = part
     _noted[dtype] = SizedMemories(SizedRecord(fields, size))
 

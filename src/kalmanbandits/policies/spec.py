@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -181,10 +182,15 @@ class Spec:
         self.check_size()
         dtype = np.dtype(self.layout(), align=True)
         for name in dtype.names or ():
-            if dtype[name].base.kind not in "iufb":
+            kind = dtype[name].base
+            if (
+                kind.kind not in "iufb"
+                or not kind.isnative
+                or (kind.kind == "f" and kind.itemsize not in (4, 8))
+            ):
                 raise InvalidType(
-                    f"{type(self).__name__}.fields() must list numbers, got {dtype[name].base} for {name!r} "
-                    "(a memory is saved and copied byte by byte)"
+                    f"{type(self).__name__}.fields() must list numbers, got {kind} for {name!r} "
+                    "(such as can be compiled, saved and copied byte by byte: 'f8', 'i8')"
                 )
         if self.any_arms and dtype not in DTYPES:
             two, three = (np.dtype(self.with_arms(k).layout(), align=True) for k in (2, 3))
@@ -212,13 +218,23 @@ class Spec:
 
     def check_size(self) -> None:
         """Refuse parameters whose memory would be larger than 1 GiB, before anything asks for it."""
-        size = 0
+        size, names = 0, set[str]()
         for field in self.layout():
             try:
-                _, kind, *shape = field
-                size += np.dtype(kind).itemsize * math.prod(*shape or [()])
+                name, kind, *shape = field
+                np.dtype([(name, kind)])  # it says what is wrong with a name or a type
+                lengths = tuple(map(operator.index, *shape or [()]))
+                if min(lengths, default=0) < 0:
+                    raise ValueError("a length below 0")
+                size += np.dtype(kind).itemsize * math.prod(lengths)
             except (TypeError, ValueError) as error:
                 raise self._no_field(field) from error
+            if name in names:
+                raise InvalidArgument(
+                    f"{type(self).__name__}.fields() must have names of their own, got {name!r} twice "
+                    f"({self.kernel!r} and 'pulls' are there already)"
+                )
+            names.add(name)
         if size > LARGEST:
             large = f"{size / 2**30:,.1f} GiB" if size < 2**80 else f"2^{size.bit_length() - 31} GiB"
             raise InvalidArgument(

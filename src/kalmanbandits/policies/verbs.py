@@ -270,13 +270,23 @@ def skip_once(memories: Any, arm: Any) -> Any:
 
 @entry
 def replay_once(memories: Any, arms: Any, rewards: Any, states: Any, first: Any, last: Any) -> None:
-    """Rounds `first` … `last` − 1 of a script: `learn` where the state is `KNOWN`, `skip` where it is not."""
-    memory = memories[0]
-    for i in range(first, last):
+    """Rounds `first` … `last` − 1 of a script: `learn` where the state is `KNOWN`, `skip` where it is not.
+
+    Round n stands at n modulo the length of the arrays, which is a power of two.
+    """
+    memory, mask = memories[0], arms.shape[0] - 1
+    for n in range(first, last):
+        i = n & mask
         if states[i] == KNOWN:
             learn(memory, arms[i], rewards[i])
         else:
             skip(memory, arms[i])
+
+
+@entry
+def due_once(memories: Any) -> Any:
+    """`due` on a length-1 array of memories."""
+    return due(memories[0])
 
 
 @entry

@@ -109,12 +109,12 @@ def parameter_text(value: object) -> str:
 
 
 def digits(value: float) -> str:
-    """A measured value with four digits.
+    """A measured value with four digits, or with all before the point where they are few.
 
-    >>> digits(92.6), digits(0.44), digits(-12345.6)
-    ('92.60', '0.4400', '−12,346')
+    >>> digits(92.6), digits(0.44), digits(-12345.6), digits(1e99)
+    ('92.60', '0.4400', '−12,346', '1.000e+99')
     """
-    return minus(f"{value:,.0f}" if abs(value) >= 1000 else f"{value:#.4g}")
+    return minus(f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:#.4g}")
 
 
 def minus(text: str) -> str:

@@ -1,0 +1,107 @@
+"""What attacks on policies of one's own have found: each once gave a raw error, or none."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+import kalmanbandits as kb
+from kalmanbandits.compilation import jit
+from kalmanbandits.errors import InvalidArgument, InvalidType
+from kalmanbandits.policies import Policy, register_kernel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed(kb.PlainPolicy):
+    """Has the fields that a test gives it."""
+
+    arms: int
+    listed: Any = ()
+
+    def fields(self) -> Any:
+        return list(self.listed)
+
+    def select(self, memory: Any) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("kind", [">f8", "f16", "f2", ">i8", "c16", "U3", "M8[s]"])
+def test_numbers_that_cannot_be_compiled(kind: str) -> None:
+    with pytest.raises(InvalidType, match=r"fields\(\) must list numbers, got .* for 'x' .*'f8', 'i8'"):
+        kb.Agent(Listed(arms=2, listed=[("x", kind)]))
+
+
+@pytest.mark.parametrize("name", ["pulls", "PlainPolicy", "x"])
+def test_a_name_twice(name: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"must have names of their own, got '{name}' twice"):
+        Listed(arms=2, listed=[("x", "f8"), (name, "i8")])
+
+
+@pytest.mark.parametrize("field", [(1, "f8"), ("x", "f8", (-1,)), ("x", "f8", (2.5,)), (None, "f8")])
+def test_fields_that_are_none(field: Any) -> None:
+    with pytest.raises(InvalidType, match=r"must list fields such as .*, got \("):
+        Listed(arms=2, listed=[field])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forgetful(Policy):
+    """Its kernel uses a field that it does not list."""
+
+    arms: int
+
+    def fields(self) -> Any:
+        return [("total", "f8", (self.arms,))]
+
+
+@jit
+def _score(memory: Any, arm: Any, key: Any, round: Any) -> Any:
+    return memory.mean[arm], 0.0, memory.mean[arm]
+
+
+@jit
+def _update(memory: Any, arm: Any, reward: Any) -> None:
+    memory.total[arm] += reward
+
+
+register_kernel("Forgetful", _score, _update)
+
+
+def test_a_field_that_is_not_listed() -> None:
+    with pytest.raises(
+        InvalidArgument, match="must list 'mean', which the kernel uses, got Forgetful, pulls, total"
+    ):
+        kb.Agent(Forgetful(arms=2)).select()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Squares(Policy):
+    """Says that one code serves every number of arms, and has a field that grows with their square."""
+
+    arms: int
+    any_arms: ClassVar[bool] = True
+
+    def fields(self) -> Any:
+        return [("flat", "f8", (self.arms**2,))]
+
+
+def test_any_arms_needs_sizes_that_are_linear() -> None:
+    with pytest.raises(InvalidArgument, match="any_arms must be False for a memory with a field such as"):
+        Squares(arms=5).memory()
+    script = (
+        f"import sys; sys.path.insert(0, {str(__file__.rpartition('/')[0])!r})\n"
+        "from test_found_in_own_policies import Squares\n"
+        "try: Squares(arms=5).memory()\n"
+        "except ValueError as error: print(error)\n"
+    )
+    run = subprocess.run([sys.executable, "-O", "-c", script], capture_output=True, text=True)
+    assert "any_arms must be False" in run.stdout, run.stderr
+
+
+def test_half_numbers_in_memories_are_still_allowed() -> None:
+    agent = kb.Agent(Listed(arms=2, listed=[("x", "f4"), ("y", "i1", (2,)), ("z", "?")]))
+    assert agent.memory["x"].dtype == np.float32

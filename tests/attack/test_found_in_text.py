@@ -1,0 +1,116 @@
+"""What attacks by names and numbers have found in what is printed and in the names of files."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kalmanbandits as kb
+from kalmanbandits import cli
+
+
+@pytest.mark.parametrize("name", ["é" * 125, "日" * 83, "𝒜" * 62, "a" * 250])
+def test_a_save_file_may_have_any_name_that_a_file_may_have(name: str, tmp_path: Path) -> None:
+    assert 245 < len(os.fsencode(name)) <= 255
+    agent = kb.Agent(kb.UCB(arms=2))
+    agent.update(agent.select(), 1.0)
+    agent.save(tmp_path / name)
+    assert kb.Agent.load(tmp_path / name).rounds == 1
+    assert os.listdir(tmp_path) == [name]
+
+
+def test_control_characters_do_not_reach_the_terminal() -> None:
+    names = ["north\x1b[31m", "\x07south\u202e", "a\nb", "日本", "\x9b0m"]
+    agent = kb.Agent(kb.UCB(arms=5), arms=names)
+    text, page = str(agent.explain()), agent.explain()._repr_html_()
+    assert all(letter.isprintable() for letter in text.replace("\n", ""))
+    assert len(text.splitlines()) == 2 + 5
+    assert "north\\x1b[31m" in text
+    assert "日本" in text
+    assert "north\\x1b[31m" in page
+    assert agent.explain().choice in names
+    agent.update(names.index(agent.select()), 1.0)
+
+
+def test_a_huge_cell_is_printed_short(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = np.random.default_rng(0).normal(size=(60, 2))
+    table[5, 1] = 1e99
+    source = tmp_path / "t.csv"
+    source.write_text("a,b\x1b[31m\n" + "\n".join(f"{x},{y}" for x, y in table.tolist()))
+    assert (
+        cli.answer(["backtest", str(source), "--policies", "UCB,Random", "--out", str(tmp_path / "out")]) == 0
+    )
+    files = [capsys.readouterr().out, (tmp_path / "out" / "agent.py").read_text()]
+    files.append(
+        re.sub(
+            "<script.*?</script>|data:[^\"']*", "", (tmp_path / "out" / "report.html").read_text(), flags=re.S
+        )
+    )
+    for text in files:
+        assert not re.search(r"[\d,]{30}", text)
+    assert "\x1b" not in files[0] + files[1]
+
+
+INTERRUPTED = """
+import sys
+import kalmanbandits as kb
+
+def trace(frame, event, _):
+    if frame.f_code.co_name == "_object_compiled_hook":
+        if "self" in frame.f_locals and frame.f_locals["self"]._object_caching_enabled:  # a kernel's
+            raise KeyboardInterrupt
+    return trace
+
+agent = kb.Agent(kb.UCB(arms=2))
+sys.settrace(trace)
+try:
+    agent.select()
+except BaseException as error:
+    print(type(error).__name__)
+agent.update(agent.select(), 1.0)
+print(agent.rounds)
+"""
+
+
+SIGNALS = """
+import random, signal
+import kalmanbandits as kb
+
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+agents = [kb.Agent(kb.UCB(arms=arms)) for arms in range(2, 12)]
+random.seed(0)
+interrupted = 0
+for agent in agents:
+    while agent.rounds < 1:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 3e-3))
+            agent.update(agent.select(), 1.0)
+        except KeyboardInterrupt:
+            interrupted += 1
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+print(interrupted > 10, {agent.rounds for agent in agents})
+"""
+
+
+def test_signals_while_kernels_are_loaded_do_not_end_the_process() -> None:
+    """llvmlite, interrupted, frees memory twice: signals wait until it is done."""
+    run = subprocess.run([sys.executable, "-c", SIGNALS], capture_output=True, text=True)
+    assert (run.returncode, run.stdout) == (0, "True {1}\n"), run.stderr
+
+
+def test_an_interrupted_compiler(tmp_path: Path) -> None:
+    """It takes its machine code over in a callback from C, where exceptions are lost."""
+    run = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED],
+        env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert run.stdout.split() == ["KeyboardInterrupt", "1"], run.stderr

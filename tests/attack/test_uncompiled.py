@@ -1,0 +1,78 @@
+"""Kernels in plain Python (NUMBA_DISABLE_JIT=1) play as compiled ones do, on rewards that make NaN and ∞."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import kalmanbandits as kb
+
+ROUNDS = 16
+SYSTEM = kb.systems.rotation(theta=2.0)
+POLICIES = [
+    kb.UCB(arms=3),
+    kb.SlidingWindowThompson(arms=3, window=40),
+    kb.DiscountedUCB(arms=3),
+    kb.Rexp3(arms=3, batch=50),
+    kb.KFMANB(arms=3),
+    kb.ARUCB(arms=3, lags=2),
+    kb.LARL(arms=3, opening=40),
+    kb.LinearThompson(arms=3, window=2),
+    kb.UBSS(arms=3, window=1),
+    kb.KalmanThompson(SYSTEM),
+    kb.KalmanLookahead(SYSTEM),
+    kb.LearnedKalman(arms=3),
+]
+REWARDS = {
+    "nothing": [0.0] * ROUNDS,
+    "the largest": [1e100] * ROUNDS,
+    "tiny": [1e-300] * ROUNDS,
+    "alternating": [(-1) ** t * 1e100 for t in range(ROUNDS)],
+    "below the normal": [5e-324 * (t % 3) for t in range(ROUNDS)],
+}
+
+
+def play() -> dict[str, list[list[float]]]:
+    """The arms that each policy chooses, and what it thinks of them in the end."""
+    found = {}
+    for policy in POLICIES:
+        for name, rewards in REWARDS.items():
+            if isinstance(policy, kb.LearnedKalman) and name not in ("alternating", "below the normal"):
+                continue  # its fits take seconds in plain Python
+            agent, arms = kb.Agent(policy), []
+            for t, reward in enumerate(rewards):
+                arms.append(agent.select())
+                if t == 8:
+                    agent.skip()
+                else:
+                    agent.update(arms[-1], reward)
+            why = agent.explain()
+            numbers = (why.prediction, why.uncertainty, why.index)
+            found[f"{policy!r}, {name}"] = [arms, *(np.asarray(values).tolist() for values in numbers)]
+    return found
+
+
+def test_plain_python_plays_as_compiled() -> None:
+    run = subprocess.run(
+        [sys.executable, __file__],
+        env=os.environ | {"NUMBA_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr
+    interpreted, compiled = json.loads(run.stdout), play()
+    assert interpreted.keys() == compiled.keys()
+    for case, (arms, *numbers) in compiled.items():
+        assert interpreted[case][0] == arms, case
+        for expected, got in zip(numbers, interpreted[case][1:], strict=True):
+            assert got == pytest.approx(expected, rel=1e-6, abs=math.ulp(0.0), nan_ok=True), case
+
+
+if __name__ == "__main__":
+    json.dump(play(), sys.stdout)
