@@ -8,7 +8,6 @@ import numpy as np
 
 from kalmanbandits.backtesting.result import Backtest
 from kalmanbandits.errors import Array
-from kalmanbandits.policies.known_system import KnownSystemPolicy
 from kalmanbandits.policies.verbs import learn_once, select_once, skip_once
 from kalmanbandits.streams import stream_key
 
@@ -49,8 +48,7 @@ def follow_policy(result: Backtest, name: str) -> Followed:
     >>> bool((follow_policy(result, "UCB").choices == result.choices[0]).all())
     True
     """
-    policy = result.policies[name]
-    replay = result.replay if isinstance(policy, KnownSystemPolicy) else result.table
+    policy, replay = result.policies[name], result.table
     memory, scores, key = policy.memory(), np.zeros((replay.arms, 3)), stream_key(result.seed, 0)
     T = replay.rounds
     choices, predictions, outcomes = np.zeros(T, np.int64), np.zeros(T), np.zeros(T)

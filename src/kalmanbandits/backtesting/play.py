@@ -14,7 +14,6 @@ import numpy as np
 
 from kalmanbandits.backtesting.result import Backtest, Played, judge
 from kalmanbandits.errors import InvalidArgument, function, mapping, whole
-from kalmanbandits.policies.known_system import KnownSystemPolicy
 from kalmanbandits.policies.spec import Policy
 from kalmanbandits.pool import run_threads
 from kalmanbandits.simulation.batch import Batch, KeptRuns
@@ -65,9 +64,8 @@ def backtest(
     left_out : dict of str to str, optional
         Policies that do not take part, each with the reason, for the report.
     fitted : int
-        Number of first rows to which the systems of the policies that know one were fitted. Then every policy
-        is evaluated on the rows after these: policies that know a system start there, those that learn have
-        played the rows before.
+        Number of first rows to which the systems of the policies that know one were fitted. Every policy
+        plays these rows too, as an agent does in `warm_start`, and is evaluated on the rows after them.
     client : distributed.Client, optional
         Of a Dask cluster, whose workers play then, a policy at a time: see
         `kalmanbandits.cluster.open_cluster`.
@@ -116,7 +114,7 @@ def make_work(
 
 
 class Table(NamedTuple):
-    """The rows that learners play, those of them by which all are judged, and the seed of the policies."""
+    """The rows that are played, those of them by which the policies are judged, and the policies' seed."""
 
     whole: Replay
     judged: Replay
@@ -226,13 +224,12 @@ def play_policy(
     count: Callable[[int], None] = lambda runs: None,
 ) -> Played:
     """So many runs of a policy; just one where the second would repeat it."""
-    source = table.judged if isinstance(policy, KnownSystemPolicy) else table.whole
     T = table.judged.rounds
     rows, filled, cells = np.arange(T), table.judged.filled, table.judged.table
     earned, missing, runs = np.zeros(T), 0, 0
     first: Any = None
     for run in range(wanted):
-        batch = one_run(source, policy, run, table.seed)
+        batch = one_run(table.whole, policy, run, table.seed)
         kept = KeptRuns(batch)
         play_on_cpu(batch, kept, 1, watch)
         choices = kept.sheet.choice[0, 0, -T:]
