@@ -22,6 +22,7 @@ LINE = (
     "numba_compiler",
     "numba_internals",
     "compilation",
+    "inverse_normal",
     "streams",
     "statistics",
     "systems",

@@ -228,22 +228,24 @@ def play_policy(
     rows, filled, cells = np.arange(T), table.judged.filled, table.judged.table
     earned, missing, runs = np.zeros(T), 0, 0
     first: Any = None
+    predictions: Any = None
     for run in range(wanted):
         batch = one_run(table.whole, policy, run, table.seed)
         kept = KeptRuns(batch)
         play_on_cpu(batch, kept, 1, watch)
         choices = kept.sheet.choice[0, 0, -T:]
-        if run == 1 and np.array_equal(choices, first):
+        if run == 0:
+            first, predictions = choices, kept.sheet.predicted[0, 0, -T:]
+        elif run == 1 and np.array_equal(choices, first):
             break
-        first = choices if first is None else first
         earned += filled[rows, choices]
         missing += int(np.isnan(cells[rows, choices]).sum())
         runs = run + 1
         count(runs)
-    return Played(earned / runs, first, missing / runs, runs)
+    return Played(earned / runs, first, predictions, missing / runs, runs)
 
 
 def one_run(replay: Replay, policy: Policy, run: int, seed: int) -> Batch:
-    """One run of a policy over a table, of which every choice is kept."""
-    end = np.array([replay.rounds], np.int64)
-    return Batch(replay, ("it",), (policy,), replay.rounds, range(run, run + 1), seed, end, trace=True)
+    """One run of a policy over a table, of which every choice and prediction is kept."""
+    end, runs = np.array([replay.rounds], np.int64), range(run, run + 1)
+    return Batch(replay, ("it",), (policy,), replay.rounds, runs, seed, end, trace=True, predictions=True)
