@@ -10,6 +10,7 @@ table or of the number of runs plays them anew.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import sys
 import time
@@ -85,6 +86,7 @@ class Found:
 """
 
 
+@functools.cache  # sources that change meanwhile are not those that play
 def package_hash() -> str:
     """Of every source of the package."""
     folder = Path(kalmanbandits.__file__).parent
