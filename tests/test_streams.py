@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import special, stats
 
 from kalmanbandits.errors import InvalidArgument
+from kalmanbandits.inverse_normal import CENTRE, inverse_normal
 from kalmanbandits.streams import (
     EVERY_ARM,
     INITIAL_STATE,
@@ -101,6 +102,11 @@ def faults_of_shape(x):
         if abs((x[:-lag] ** 2 * x[lag:] ** 2).mean() - 1) > z * np.sqrt(8 / (n - lag)):
             found.append(f"squares at lag {lag}")
     return found
+
+
+def test_the_inverse_normal_is_scipys() -> None:
+    p = np.concatenate([np.geomspace(1e-13, 0.5, 5000), [2.0**-33, CENTRE, np.nextafter(CENTRE, 1), 0.5]])
+    np.testing.assert_allclose([inverse_normal(x) for x in p.tolist()], special.ndtri(p), rtol=1e-14)
 
 
 def test_normals_have_the_shape_of_the_normal_law_and_no_memory():

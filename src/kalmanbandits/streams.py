@@ -22,10 +22,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from kalmanbandits.compilation import entry, jit
 from kalmanbandits.errors import Array, whole
+from kalmanbandits.inverse_normal import inverse_normal
 
 Key = Any  # np.uint64 at run time; a record's address in the stream
 
@@ -64,7 +64,8 @@ def inverse_normal_pieces(pieces: int = 32) -> Array:
     octave, piece = np.divmod(np.arange(32 * pieces), pieces)
     nodes = 0.5 - 0.5 * np.cos(np.pi * (np.arange(4) + 0.5) / 4)  # Chebyshev's, on [0, 1]
     p = np.exp2(octave[:, None] - 33.0) * (1 + (piece[:, None] + nodes) / pieces)
-    return np.ascontiguousarray(np.linalg.solve(np.vander(nodes, increasing=True), ndtri(p).T).T)
+    values = np.array([[inverse_normal(x) for x in row] for row in p.T.tolist()])
+    return np.ascontiguousarray(np.linalg.solve(np.vander(nodes, increasing=True), values).T)
 
 
 _PIECES = inverse_normal_pieces()

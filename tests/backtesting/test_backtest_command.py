@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 from backtest_worlds import NOISE, SWING, table_file
 
+from kalmanbandits.agent import Agent
+from kalmanbandits.backtesting import backtest, line_up, train
 from kalmanbandits.cli import answer
+from kalmanbandits.systems import Replay
 
 MADE = {"figure.png", "figure.svg", "report.html", "backtest.csv", "agent.py"}
 
@@ -190,11 +193,14 @@ runpy.run_path(sys.argv[1], run_name="__main__")  # as `python agent.py` does
     [
         ["--policies", "UCB"],
         ["--fit", "--policies", "KalmanGreedy"],
+        ["--fit", "--minimize", "--policies", "KalmanLookahead"],
         ["--minimize", "--policies", "LearnedKalman"],
     ],
 )
-def test_the_agent_runs_and_goes_on(tmp_path: Path, options: list[str]) -> None:
-    path, out = table_file(tmp_path, (SWING + NOISE)[:400]), tmp_path / "out"
+def test_the_agent_repeats_the_backtest_and_goes_on(tmp_path: Path, options: list[str]) -> None:
+    values = (SWING + NOISE)[:400]
+    values[250:270, 1] = np.nan
+    path, out = table_file(tmp_path, values), tmp_path / "out"
     assert answer(["backtest", str(path), "--out", str(out), *options]) == 0
     script = str(out / "agent.py")
     environment = os.environ | {"PYTHONWARNINGS": "error"}
@@ -202,6 +208,12 @@ def test_the_agent_runs_and_goes_on(tmp_path: Path, options: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("400 401 2 2\n401 rounds played; next: ")
+    replay = Replay(path, minimize="--minimize" in options)
+    trained = train(replay) if "--fit" in options else None
+    found = line_up(replay, options[-1:], None if trained is None else trained.system)
+    result = backtest(replay, found.policies, runs=1, fitted=0 if trained is None else trained.rows)
+    with Agent.open(out / "agent") as agent:
+        assert agent.history["arm"][result.fitted : 400].tolist() == result.choices[0].tolist()
 
 
 def test_the_agents_file_survives_any_name(tmp_path: Path) -> None:

@@ -141,26 +141,50 @@ def test_the_fit_sees_no_row_that_is_judged() -> None:
     assert one.system == two.system
 
 
-@pytest.mark.parametrize(
-    ("level", "gaps", "masked"), [(0.0, False, False), (100.0, True, False), (5.0, True, True)]
-)
-def test_an_agent_makes_the_choices_of_the_backtest(level: float, gaps: bool, masked: bool) -> None:
-    """Every policy, arm for arm, given the rewards of the table as they are."""
-    values = drawn(7, level, 2.0, gaps)
-    replay = Replay(values, available=mask_of(7) if masked else None)
+def odd(kind: str) -> np.ndarray:
+    """A table such as people have, in which every column has a reward among the rows that are fitted."""
+    values, rng = drawn(7, 0.0, 2.0, kind == "gaps"), np.random.default_rng(8)
+    if kind == "late":
+        values[: ROWS // 3, 2] = np.nan
+    elif kind == "offset":
+        values = 1e5 + 1e-3 * values
+    elif kind == "binary":
+        values = (rng.random(values.shape) < 0.5 + 0.2 * values).astype(np.float64)
+    elif kind == "trend":
+        values += np.arange(ROWS)[:, None] * np.array([0.1, -0.1, 0.0])
+    return values
+
+
+@pytest.mark.parametrize("fit", [False, True])
+@pytest.mark.parametrize("kind", ["plain", "gaps", "masked", "late", "offset", "binary", "trend", "costs"])
+def test_an_agent_makes_the_choices_of_the_backtest(kind: str, fit: bool) -> None:
+    """Every policy, arm for arm, given the rewards of the table as they are, by hand or as a warm start."""
+    values, mask, minimize = odd(kind), mask_of(7) if kind == "masked" else None, kind == "costs"
+    replay = Replay(values, available=mask, minimize=minimize)
     trained = train(replay)
-    result = backtest(replay, line_up(replay, NAMES, trained.system).policies, runs=1, seed=4)
-    for p, (name, policy) in enumerate(result.policies.items()):
-        agent = Agent(policy, seed=4)
+    policies = line_up(replay, NAMES, trained.system).policies
+    result = backtest(replay, policies, runs=1, seed=4, fitted=trained.rows if fit else 0)
+    sign = -1.0 if minimize else 1.0
+    for p, (name, policy) in enumerate(policies.items()):
+        agent, arms, predictions = Agent(policy, seed=4, minimize=minimize), [], []
         for t, row in enumerate(values):
             arm = agent.select(available=np.flatnonzero(~replay.off[t]))
-            assert arm == result.choices[p, t], (name, t)
+            arms.append(arm)
+            predictions.append(agent._play.scores[arm, 0])  # as it chose
             if np.isnan(row[arm]):
                 agent.skip()
             else:
                 agent.update(arm, float(row[arm]))
             filled = np.nanmean(row) if np.isnan(row[arm]) and not np.isnan(row).all() else row[arm]
-            assert result.earned[p, t] == pytest.approx(0.0 if np.isnan(filled) else filled, rel=1e-12)
+            if t >= result.fitted:
+                earned = 0.0 if np.isnan(filled) else sign * filled
+                assert result.earned[p, t - result.fitted] == pytest.approx(earned, rel=1e-12)
+        np.testing.assert_array_equal(arms[result.fitted :], result.choices[p], err_msg=name)
+        np.testing.assert_array_equal(predictions[result.fitted :], result.predictions[p], err_msg=name)
+        warm = Agent(policy, seed=4, minimize=minimize, history=True)
+        warm.warm_start(Replay(values, available=mask))
+        assert warm.history["arm"].tolist() == arms, name
+        assert warm.memory.tobytes() == agent.memory.tobytes(), name
 
 
 def test_the_level_of_later_rows_does_not_leak() -> None:

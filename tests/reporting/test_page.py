@@ -287,6 +287,9 @@ def test_the_page_holds_its_parts(paper_report: Path) -> None:
     assert text.count('class="mark ') == 2 * 9  # a verdict on nine claims, for two kinds of constants
     for word in ("B_c B_R/δ", "SW-UCB, window 10", "Lemma 1", "numpy", "rotation"):
         assert word in text
+    found = re.search(r": begun, \d+ runs?, (\d+) systems, (\d+) policies</td>", text)
+    assert found is not None
+    assert found[0].endswith(f"{text.count('data-policy=')} policies</td>")
 
 
 def test_the_page_asks_for_nothing(paper_report: Path) -> None:

@@ -19,6 +19,7 @@ LINE = (
     "uncompiled",
     "numba_internals",
     "compilation",
+    "inverse_normal",
     "streams",
     "statistics",
     "systems",

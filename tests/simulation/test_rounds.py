@@ -86,7 +86,7 @@ def played(policy, cuts, trace=True, checkpoints=CHECKPOINTS):
     memory, measures = policy.memory(), Measures(ARMS, len(checkpoints))
     scores, available = np.zeros((ARMS, 3)), np.ones(ARMS, np.bool_)
     choices = np.full(ROUNDS if trace else 0, -1, np.int32)
-    rewards = np.full(ROUNDS if trace else 0, np.nan)
+    rewards, predictions = np.full((2, ROUNDS if trace else 0), np.nan)
     returned = []
     first = 0
     for cut in cuts:
@@ -95,12 +95,12 @@ def played(policy, cuts, trace=True, checkpoints=CHECKPOINTS):
             rounds = (means[block], best[block], noise[block])
             given = (memory, scores, available, KEY, first, *rounds, checkpoints)
             kept = (measures.totals, measures.pulls, measures.history, measures.pulls_history)
-            count = play_block(*given, *kept, choices, rewards)
+            count = play_block(*given, *kept, choices, rewards, predictions)
             returned.append(int(count))
             if count < 0:
                 memory["since"] = 0  # attended to
             first += abs(int(count))
-    return measures, choices, rewards, returned
+    return measures, choices, np.array([rewards, predictions]), returned
 
 
 def one_at_a_time(policy):
@@ -108,7 +108,7 @@ def one_at_a_time(policy):
     means, best, noise = world()
     memory, scores = policy.memory(), np.zeros((ARMS, 3))
     available, sums, pulls = np.ones(ARMS, np.bool_), np.zeros(5), np.zeros(ARMS, int)
-    totals, counts, choices, rewards = [], [], [], []
+    totals, counts, choices, rewards, predictions = [], [], [], [], []
     for t in range(ROUNDS):
         if isinstance(policy, Restless):
             memory["seen"] = t if np.isnan(means[t, 0]) else t + means[t, 0]
@@ -131,7 +131,8 @@ def one_at_a_time(policy):
         counts.append(pulls.copy())
         choices.append(arm)
         rewards.append(reward)
-    return np.array(totals), np.array(counts), choices, rewards
+        predictions.append(scores[arm, 0])
+    return np.array(totals), np.array(counts), choices, [rewards, predictions]
 
 
 @pytest.mark.parametrize("cuts", [(ROUNDS,), (8, 9, 21, ROUNDS), (7, 20, ROUNDS)])
@@ -139,11 +140,11 @@ def one_at_a_time(policy):
     "policy", [UCB(arms=ARMS), Restless(arms=ARMS, every=10**6)], ids=["UCB", "by the round"]
 )
 def test_a_block_is_its_rounds_one_at_a_time(policy, cuts):
-    measures, choices, rewards, returned = played(policy, cuts)
-    totals, counts, arms, paid = one_at_a_time(policy)
+    measures, choices, traces, returned = played(policy, cuts)
+    totals, counts, arms, paid_and_predicted = one_at_a_time(policy)
     assert returned == np.diff([0, *cuts]).tolist()
     np.testing.assert_array_equal(choices, arms)
-    np.testing.assert_array_equal(rewards, paid)
+    np.testing.assert_array_equal(traces, paid_and_predicted)
     np.testing.assert_allclose(measures.history, totals[CHECKPOINTS - 1], rtol=1e-13)
     np.testing.assert_allclose(measures.totals, totals[-1], rtol=1e-13)
     np.testing.assert_array_equal(measures.pulls_history, counts[CHECKPOINTS - 1])
@@ -182,7 +183,7 @@ def test_a_run_of_one_round_is_traced_too():
         noise,
     )
     kept = (measures.totals, measures.pulls, measures.history, measures.pulls_history)
-    assert play_block(*given, np.array([1]), *kept, choices, rewards) == 1
+    assert play_block(*given, np.array([1]), *kept, choices, rewards, np.zeros(0)) == 1
     assert rewards[0] == means[0, choices[0]] + 0.5
     assert measures.history[0, 0] == 3.0 - means[0, choices[0]]
 

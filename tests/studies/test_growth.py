@@ -95,6 +95,8 @@ def test_only_what_is_missing_is_played(
     assert history[0]["runs"] == 7
     assert history[1]["runs"] == larger.runs
     assert history[1]["what"]
+    assert (history[0]["cells"], history[0]["policies"]) == (3, 2)
+    assert (history[1]["cells"], history[1]["policies"]) == (len(larger.cells), len(larger.labels))
 
 
 def test_what_was_cut_short_grows_too(tmp_path: Path, played: list[Any]) -> None:
@@ -212,7 +214,7 @@ def test_what_cannot_be_joined_is_refused_by_name(tmp_path: Path) -> None:
         assert [contents(folder) for folder in folders] == before
 
     a, b = made("a", runs(0, 4)), made("b", runs(3, 4))
-    refused(r"a and .*b both hold runs 3–3 of cell 0 \('angles'\)", a, b)
+    refused(r"a and .*b both hold runs 3–3 of cell 0 \('angles', theta = ", a, b)
     refused("needs two stores or more, each once", a, a)
     refused("needs two stores or more", a)
     other = made("other", parse_study(TEXT.replace("seed = 3", "seed = 4"), Changes(first_run=20)))

@@ -1,4 +1,4 @@
-"""One policy followed through a table round by round: what it predicted, and what came."""
+"""One policy of a backtest round by round: what it predicted, and what came."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ import numpy as np
 
 from kalmanbandits.backtesting.result import Backtest
 from kalmanbandits.errors import Array
-from kalmanbandits.policies.known_system import KnownSystemPolicy
-from kalmanbandits.policies.verbs import learn_once, select_once, skip_once
-from kalmanbandits.streams import stream_key
 
 
 class Followed(NamedTuple):
@@ -39,28 +36,16 @@ class Followed(NamedTuple):
 
 
 def follow_policy(result: Backtest, name: str) -> Followed:
-    """Let a policy of a backtest play run 0 again, as an agent would, and keep what it predicts.
+    """Look at the choices and predictions of a policy in run 0 of a backtest, and at what came of them.
 
     >>> from kalmanbandits.backtesting.play import backtest
     >>> from kalmanbandits.policies import UCB
     >>> from kalmanbandits.systems.replay import Replay
-    >>> table = np.random.default_rng(0).standard_normal((200, 2)) + [0.0, 1.0]
-    >>> result = backtest(Replay(table), {"UCB": UCB(arms=2)})
-    >>> bool((follow_policy(result, "UCB").choices == result.choices[0]).all())
+    >>> result = backtest(Replay([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), {"UCB": UCB(arms=2)})
+    >>> followed = follow_policy(result, "UCB")
+    >>> bool((followed.outcomes == result.earned[0]).all())
     True
     """
-    policy = result.policies[name]
-    replay = result.replay if isinstance(policy, KnownSystemPolicy) else result.table
-    memory, scores, key = policy.memory(), np.zeros((replay.arms, 3)), stream_key(result.seed, 0)
-    T = replay.rounds
-    choices, predictions, outcomes = np.zeros(T, np.int64), np.zeros(T), np.zeros(T)
-    on = ~replay.off
-    for t in range(T):
-        arm = select_once(memory, scores, on[t], key, t)
-        reward = float(replay.table[t, arm])
-        choices[t], predictions[t], outcomes[t] = arm, scores[arm, 0], reward
-        due = skip_once(memory, arm) if np.isnan(reward) else learn_once(memory, arm, reward)
-        if due:
-            policy.attend(memory)
-    judged = slice(T - result.replay.rounds, None)
-    return Followed(choices[judged], predictions[judged], outcomes[judged])
+    p, rows = result.names.index(name), np.arange(result.replay.rounds)
+    choices = result.choices[p]
+    return Followed(choices, result.predictions[p], result.replay.table[rows, choices])

@@ -14,7 +14,6 @@ import numpy as np
 
 from kalmanbandits.backtesting.result import Backtest, Played, judge
 from kalmanbandits.errors import InvalidArgument, function, mapping, whole
-from kalmanbandits.policies.known_system import KnownSystemPolicy
 from kalmanbandits.policies.spec import Policy
 from kalmanbandits.pool import run_threads
 from kalmanbandits.simulation.batch import Batch, KeptRuns
@@ -65,9 +64,8 @@ def backtest(
     left_out : dict of str to str, optional
         Policies that do not take part, each with the reason, for the report.
     fitted : int
-        Number of first rows to which the systems of the policies that know one were fitted. Then every policy
-        is evaluated on the rows after these: policies that know a system start there, those that learn have
-        played the rows before.
+        Number of first rows to which the systems of the policies that know one were fitted. Every policy
+        plays these rows too, as an agent does in `warm_start`, and is evaluated on the rows after them.
     client : distributed.Client, optional
         Of a Dask cluster, whose workers play then, a policy at a time: see
         `kalmanbandits.cluster.open_cluster`.
@@ -116,7 +114,7 @@ def make_work(
 
 
 class Table(NamedTuple):
-    """The rows that learners play, those of them by which all are judged, and the seed of the policies."""
+    """The rows that are played, those of them by which the policies are judged, and the policies' seed."""
 
     whole: Replay
     judged: Replay
@@ -226,27 +224,28 @@ def play_policy(
     count: Callable[[int], None] = lambda runs: None,
 ) -> Played:
     """So many runs of a policy; just one where the second would repeat it."""
-    source = table.judged if isinstance(policy, KnownSystemPolicy) else table.whole
     T = table.judged.rounds
     rows, filled, cells = np.arange(T), table.judged.filled, table.judged.table
     earned, missing, runs = np.zeros(T), 0, 0
     first: Any = None
+    predictions: Any = None
     for run in range(wanted):
-        batch = one_run(source, policy, run, table.seed)
+        batch = one_run(table.whole, policy, run, table.seed)
         kept = KeptRuns(batch)
         play_on_cpu(batch, kept, 1, watch)
         choices = kept.sheet.choice[0, 0, -T:]
-        if run == 1 and np.array_equal(choices, first):
+        if run == 0:
+            first, predictions = choices, kept.sheet.predicted[0, 0, -T:]
+        elif run == 1 and np.array_equal(choices, first):
             break
-        first = choices if first is None else first
         earned += filled[rows, choices]
         missing += int(np.isnan(cells[rows, choices]).sum())
         runs = run + 1
         count(runs)
-    return Played(earned / runs, first, missing / runs, runs)
+    return Played(earned / runs, first, predictions, missing / runs, runs)
 
 
 def one_run(replay: Replay, policy: Policy, run: int, seed: int) -> Batch:
-    """One run of a policy over a table, of which every choice is kept."""
-    end = np.array([replay.rounds], np.int64)
-    return Batch(replay, ("it",), (policy,), replay.rounds, range(run, run + 1), seed, end, trace=True)
+    """One run of a policy over a table, of which every choice and prediction is kept."""
+    end, runs = np.array([replay.rounds], np.int64), range(run, run + 1)
+    return Batch(replay, ("it",), (policy,), replay.rounds, runs, seed, end, trace=True, predictions=True)

@@ -20,13 +20,14 @@ POINTS = 200  # of the curves over time
 
 @dataclass(frozen=True)
 class Played:
-    """What one policy did: reward of each round, averaged over `runs`, and the arms of the first run, (T,).
+    """What one policy did: reward of each round, averaged over `runs`; arms and predictions of run 0, (T,).
 
     `missing` counts the choices of a cell without a reward, per run.
     """
 
     earned: Array
     choices: Any
+    predictions: Array
     missing: float
     runs: int
 
@@ -38,10 +39,11 @@ class Backtest:
     `table` is the whole table and `replay` the rows that are judged: all of them, or those after the first
     `fitted`, to which the systems of some policies were fitted. `earned` (policies, T) is the reward of each
     judged round, a missing one counted as the mean of its row, averaged over the `runs` (policies,) that were
-    played, and `choices` (policies, T) are the arms of the first run. `lead` is the gain over always choosing
-    `best_arm`, the best fixed arm in hindsight. Intervals are of 95 %: `lead` for one policy by itself,
-    `lead_of_all` for all at once; `share` is that of the clairvoyant's gain, `percent` of what the fixed arm
-    earns (None where that is not clearly above 0).
+    played. `choices` (policies, T) are the arms of the first run, `predictions` what was predicted of them,
+    NaN where nothing was. `lead` is the gain over always choosing `best_arm`, the best fixed arm in
+    hindsight. Intervals are of 95 %: `lead` for one policy by itself, `lead_of_all` for all at once; `share`
+    is that of the clairvoyant's gain, `percent` of what the fixed arm earns (None where that is not clearly
+    above 0).
     """
 
     table: Replay
@@ -50,6 +52,7 @@ class Backtest:
     left_out: dict[str, str]
     earned: Array
     choices: Any
+    predictions: Array
     missing: Array
     runs: tuple[int, ...]
     seed: int
@@ -186,6 +189,7 @@ def judge(
         left_out=dict(left_out),
         earned=earned,
         choices=np.stack([one.choices for one in each]),
+        predictions=np.stack([one.predictions for one in each]),
         missing=np.array([one.missing for one in each]),
         runs=tuple(one.runs for one in each),
         seed=seed,

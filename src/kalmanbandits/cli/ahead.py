@@ -142,8 +142,9 @@ class Ahead:
 
 
 def import_drawing() -> None:
-    """Import what the report is drawn with, while this process waits for another one."""
-    importlib.import_module("kalmanbandits.backtesting.figure")
+    """Import what the report is made with, while this process waits for another one."""
+    for name in ("kalmanbandits.backtesting.figure", "scipy.special", "scipy.fft"):
+        importlib.import_module(name)
 
 
 class Helper(ABC):

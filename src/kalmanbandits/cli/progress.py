@@ -132,14 +132,18 @@ def clock(seconds: float) -> str:
 def duration(seconds: float) -> str:
     """A time, to the tenth of a second where it is short.
 
-    >>> duration(3.21), duration(3723.4)
-    ('3.2 s', '1:02:03')
+    >>> duration(0.0042), duration(3.21), duration(3723.4)
+    ('4 ms', '3.2 s', '1:02:03')
     """
+    if seconds < 0.095:
+        return f"{1000 * seconds:.0f} ms"
     return f"{seconds:.1f} s" if seconds < 60 else clock(seconds)
 
 
 def plan_lines(plan: Plan) -> list[str]:
     """What `kalmanbandits plan` prints: a line for each policy, the dearest first, and the whole."""
+    from kalmanbandits.reporting.style import amount
+
     width = max(len(cost.label) for cost in plan.costs)
     lines = [f"{'policy':{width}}    rounds  rounds/s per core  core time    part"]
     for cost in plan.costs:
@@ -153,11 +157,12 @@ def plan_lines(plan: Plan) -> list[str]:
         f"{'(trajectories)':{width}}  {'':8}  {'':17}  {duration(plan.trajectories):>9}  {100 * drawn:5.1f} %"
     )
     first = plan.costs[0]
+    leads = "dominates" if plan.share(first) > 0.5 else "takes the most"
     return [
         *lines,
         "",
         f"About {duration(plan.seconds)} on {plan.cores} core{'s' if plan.cores > 1 else ''} "
         f"({duration(plan.core_seconds)} of core time), "
-        f"at most {plan.size / 2**20:,.1f} MiB on disk; kernels are compiled on top of that.",
-        f"{first.label} dominates: {100 * plan.share(first):.0f} % of the whole.",
+        f"at most {amount(plan.size)} on disk; kernels are compiled on top of that.",
+        f"{first.label} {leads}: {100 * plan.share(first):.0f} % of the whole.",
     ]

@@ -230,15 +230,14 @@ def _play(
 ) -> None:
     from kalmanbandits.cli.progress import Reporter
     from kalmanbandits.errors import ClusterError
+    from kalmanbandits.reporting.style import amount, counted
     from kalmanbandits.studies import Shard, load_study, run_study
 
     part = Shard.parse(shard or "1/1")
     study = load_study(path, changes)
-    cells, policies = len(study.cells), sum(len(cell.policies) for cell in study.cells)
-    click.echo(
-        f"{study.name}: {cells} cells, {policies} policies, {study.runs} runs of {study.rounds} rounds",
-        err=True,
-    )
+    sizes = ((len(study.cells), "system"), (len(study.labels), "policy"), (study.runs, "run"))
+    said = ", ".join(counted(number, what) for number, what in sizes)
+    click.echo(f"{study.name}: {said} of {study.rounds} rounds", err=True)
     again = shlex.join(
         ["kalmanbandits", *(word for word in context.find_root().obj or () if word != "--fresh")]
     )
@@ -260,9 +259,9 @@ def _play(
             stopped = "Stopped" if isinstance(error, KeyboardInterrupt) else "Failed"
             click.echo(f"{stopped}. What is done is kept in {out}. Go on with:\n  {again}", err=True)
             raise
-    seconds, size = results.manifest["seconds"], results.manifest["size"] / 2**20
+    seconds, size = results.manifest["seconds"], amount(results.manifest["size"])
     done = "Done" if shard is None else f"Shard {shard} done ({100 * results.share:.1f} % of the study)"
-    click.echo(f"{done} in {seconds:.1f} s: {out} ({size:.1f} MiB)", err=True)
+    click.echo(f"{done} in {seconds:.1f} s: {out} ({size})", err=True)
 
 
 def _report(folder: Path) -> None:

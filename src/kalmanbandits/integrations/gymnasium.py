@@ -170,9 +170,11 @@ class ReplayBandit(gymnasium.Env[Array, Any]):
     """A table of past rewards as a Gymnasium environment; an episode plays its rows once, then truncated.
 
     Actions: `Discrete(k)`, the columns. Observations: `Box` of one number, the last reward, 0 before the
-    first and where none came. A missing cell gives a reward of NaN: for `play` one that never came.
-    `info`, of `reset` too: `available` (k,), which arms can be chosen in the next row. After a step also
-    `rewards` (k,), the row just played, and `regret`.
+    first and where none came. `info`, of `reset` too: `available` (k,), which arms can be chosen in the next
+    row. After a step also `rewards` (k,), the row just played, `present` (k,), which of them could be had,
+    and `regret`. An arm whose cell is missing, or that was not available, pays the mean of its row, as in a
+    backtest: no number is NaN, and any action will do, as Gymnasium demands. `play` chooses among the
+    available arms, and lets its agent learn nothing where no reward was present.
 
     Parameters
     ----------
@@ -217,7 +219,7 @@ class ReplayBandit(gymnasium.Env[Array, Any]):
         Parameters
         ----------
         action : int
-            The arm, from 0; one that is available.
+            The arm, from 0.
 
         Returns
         -------
@@ -228,13 +230,14 @@ class ReplayBandit(gymnasium.Env[Array, Any]):
         if not 0 <= t < T:
             raise RoundError("step needs an episode under way (call reset() first)")
         arm = _arm(action, self.action_space)
-        if not self._available()[arm]:
-            raise InvalidArgument(f"action must be an arm that is available in row {t + 1}, got {action}")
-        reward = float(self.replay.table[t, arm])
-        regret = float(self.replay.best[t] - self.replay.filled[t, arm])
+        rewards, available = self.replay.filled[t].copy(), self._available()
+        rewards[~available] = rewards.mean()
+        present = ~np.isnan(self.replay.table[t]) & available
+        reward = float(rewards[arm])
+        regret = float(self.replay.best[t] - reward)
         self._round += 1
-        info = {"available": self._available(), "rewards": self.replay.table[t].copy(), "regret": regret}
-        return np.array([0.0 if np.isnan(reward) else reward]), reward, False, self._round == T, info
+        info = {"available": self._available(), "rewards": rewards, "present": present, "regret": regret}
+        return np.array([reward if present[arm] else 0.0]), reward, False, self._round == T, info
 
     def _available(self) -> Any:
         """Which arms can be chosen in the next row; all after the last."""
@@ -378,8 +381,9 @@ class Played:
 def play(env: gymnasium.Env[Any, Any], agent: Agent, rounds: int, seed: int | None = None) -> Played:
     """Let an agent play any Gymnasium environment with discrete actions as a bandit, ignoring what it shows.
 
-    Episodes that end are begun again; the agent plays on. A reward of NaN counts as one that never came.
-    Where `info` has a mask of `available` actions, as that of a `ReplayBandit`, the agent keeps to these.
+    Episodes that end are begun again; the agent plays on. Where `info` has a mask of `available` actions, as
+    that of a `ReplayBandit`, the agent keeps to these. A reward that is NaN, or by the mask `present` of
+    `info` could not be had, never came.
 
     Parameters
     ----------
@@ -395,7 +399,7 @@ def play(env: gymnasium.Env[Any, Any], agent: Agent, rounds: int, seed: int | No
     Returns
     -------
     Played
-        Choices and rewards of each round, shape (rounds,), and the number of episodes.
+        Choices and rewards of each round, shape (rounds,), NaN where none came, and the number of episodes.
 
     >>> from kalmanbandits.policies import UBSS
     >>> played = play(LinearGaussianBandit(), Agent(UBSS(arms=2)), rounds=100, seed=0)
@@ -415,19 +419,24 @@ def play(env: gymnasium.Env[Any, Any], agent: Agent, rounds: int, seed: int | No
         mask = info.get("available")
         arm = agent.select(None if mask is None else np.flatnonzero(mask))
         _, reward, terminated, truncated, info = env.step(space.dtype.type(arm + space.start))
-        if np.isnan(float(reward)):
+        choices[t], rewards[t] = arm, float(reward) if _came(info, arm) else np.nan
+        if np.isnan(rewards[t]):
             agent.skip()
         else:
             agent.update(arm, real("reward", float(reward), f"of round {t + 1}, given by {env}"))
-        choices[t], rewards[t] = arm, float(reward)
         if (terminated or truncated) and t + 1 < rounds:
             _, info = env.reset()
             episodes += 1
     return Played(choices, rewards, episodes)
 
 
-# A missing cell is a reward of NaN, of which Gymnasium's checker would warn.
-gymnasium.register(id=TABLE_NAME, entry_point=f"{__name__}:ReplayBandit", disable_env_checker=True)
+def _came(info: Info, arm: int) -> bool:
+    """Whether the reward of an arm is one of those that `info` says are present, if it says so."""
+    present = info.get("present")
+    return present is None or bool(present[arm])
+
+
+gymnasium.register(id=TABLE_NAME, entry_point=f"{__name__}:ReplayBandit")
 gymnasium.register(
     id=NAME,
     entry_point=f"{__name__}:LinearGaussianBandit",

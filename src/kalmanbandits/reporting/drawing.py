@@ -156,7 +156,7 @@ def save(figure: Figure, folder: Path) -> list[Path]:
     png, svg = folder / "figure.png", folder / "figure.svg"
     with matplotlib.rc_context({"svg.hashsalt": MARK}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # a label in a script that the font lacks
-        figure.savefig(png, dpi=DPI, metadata={"Software": MARK}, pil_kwargs={"optimize": True})
+        figure.savefig(png, dpi=DPI, metadata={"Software": MARK})
         figure.savefig(svg, metadata={"Date": None, "Creator": MARK})
     return [png, svg]
 

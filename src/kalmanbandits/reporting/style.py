@@ -130,3 +130,22 @@ def percent(gain: object) -> str:
 def signed(change: object, spec: str) -> str:
     """A change with its interval, on one line."""
     return minus(format(change, f"+{spec}")).replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def amount(size: float) -> str:
+    """So many bytes, with two digits or more.
+
+    >>> amount(97_187), amount(12_163_481), amount(7e9)
+    ('95 KiB', '11.6 MiB', '6,675.7 MiB')
+    """
+    return f"{size / 2**10:.0f} KiB" if size < 2**20 else f"{size / 2**20:,.1f} MiB"
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "run"), counted(3, "policy")
+    ('1 run', '3 policies')
+    """
+    several = f"{what[:-1]}ies" if what.endswith("y") else f"{what}s"
+    return f"{number:,} {what if number == 1 else several}"

@@ -47,7 +47,7 @@ def below(text: object, more: object, kind: str) -> Html:
 def manifest_table(manifest: Mapping[str, object]) -> Html:
     """What was computed, with what, where and when."""
     rows = [[str(key), _value(value)] for key, value in manifest.items() if value not in ({}, "", None, [])]
-    return table(["key", "value"], rows)
+    return table(["key", "value"], rows, "facts")
 
 
 def _value(value: object) -> Html:

@@ -45,6 +45,7 @@ class Sheet(NamedTuple):
     pulls: Counts  # … × arm
     choice: Counts  # policy × run × round, or no round without a trace
     received: Array
+    predicted: Array  # the chosen arm's reward; on processor cores alone
 
     @classmethod
     def blank(
@@ -55,8 +56,9 @@ class Sheet(NamedTuple):
         arms: int,
         traced: int = 0,
         measures: Collection[str] | None = None,
+        predicted: int = 0,
     ) -> Self:
-        """A sheet of zeros; `traced` is the number of rounds whose choices are kept.
+        """A sheet of zeros; `traced` and `predicted` rounds have their choices and predictions kept.
 
         Measures beside the regret that are not among `measures` have no rows.
         """
@@ -73,6 +75,7 @@ class Sheet(NamedTuple):
             pulls=zeros("pulls", checkpoints, arms, kind=np.int64),
             choice=zeros("choice", traced, kind=np.int64),
             received=zeros("received", traced),
+            predicted=zeros("predicted", predicted),
         )
 
     def rows(self, begin: int, end: int) -> Self:
@@ -116,6 +119,7 @@ class Batch:
     seed: int
     checkpoints: Counts
     trace: bool
+    predictions: bool = False  # are traced too
 
     @property
     def total(self) -> int:
@@ -124,8 +128,9 @@ class Batch:
 
     def blank_sheet(self, runs: int, measures: Collection[str] | None = None) -> Sheet:
         """A sheet of zeros for so many of its runs, with all measures or with these and the regret."""
-        traced = self.rounds if self.trace else 0
-        return Sheet.blank(len(self.specs), runs, len(self.checkpoints), self.system.arms, traced, measures)
+        traced, predicted = (self.rounds if wanted else 0 for wanted in (self.trace, self.predictions))
+        shape = len(self.specs), runs, len(self.checkpoints), self.system.arms
+        return Sheet.blank(*shape, traced, measures, predicted)
 
     def check_room(self) -> None:
         """Refuse more numbers than the machine has memory for, before any of it is taken."""
@@ -213,7 +218,7 @@ class KeptRuns:
         batch, grid = self.batch, ("policy", "run", "checkpoint")
         sizes = {name: (*grid, "arm") if name == "pulls" else grid for name in Sheet._fields[:5]}
         if batch.trace:
-            sizes |= dict.fromkeys(Sheet._fields[5:], ("policy", "run", "round"))
+            sizes |= dict.fromkeys(("choice", "received"), ("policy", "run", "round"))
         data = {name: (dimensions, getattr(self.sheet, name)) for name, dimensions in sizes.items()}
         shared = coordinates(batch, {} if labels is None else labels, batch.runs)
         return explained(xarray.Dataset(data, coords=shared, attrs=batch.attributes()))

@@ -211,4 +211,5 @@ class _Worker:
             measures.pulls_history,
             sheet.choice[p, row],
             sheet.received[p, row],
+            sheet.predicted[p, row],
         )

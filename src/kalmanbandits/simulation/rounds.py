@@ -71,12 +71,13 @@ def play_block(
     pulls_history: Any,
     choices: Any,
     rewards: Any,
+    predictions: Any,
 ) -> Any:
     """Play rounds `first`, `first + 1`, … of one run, to the end or until the memory is `due`.
 
-    Returns how many rounds were played, negative if the memory is due. `choices` and `rewards` are traces,
-    or empty. A mean that is NaN is a reward that never comes: it is skipped, and counts towards regret as
-    the mean of the others in its round.
+    Returns how many rounds were played, negative if the memory is due. `choices`, `rewards` and `predictions`
+    (of the chosen arms) are traces, or empty. A mean that is NaN is a reward that never comes: it is skipped,
+    and counts towards regret as the mean of the others in its round.
     """
     memory = memories[0]
     regret, total, squares, predicted = totals[0], totals[1], totals[2], totals[3]
@@ -96,6 +97,8 @@ def play_block(
             if choices.shape[0] > 0:
                 choices[first + t] = arm
                 rewards[first + t] = reward
+            if predictions.shape[0] > 0:
+                predictions[first + t] = scores[arm, 0]
             if math.isnan(reward):
                 regret += best[t] - present_mean(means[t])
                 missing += 1

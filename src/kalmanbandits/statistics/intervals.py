@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
 
 from kalmanbandits.errors import Array, InvalidArgument
 
@@ -192,6 +191,8 @@ def around(centre: ArrayLike, error: ArrayLike, runs: int, level: float = LEVEL)
     """Student's interval around an estimate of a given standard error."""
     if not 0 < level < 1:
         raise InvalidArgument(f"level must lie strictly between 0 and 1, got {level}")
+    from scipy.special import stdtrit  # slow to import, and those who only play need none of it
+
     width = (float(stdtrit(runs - 1, 0.5 + level / 2)) if runs > 1 else 1.0) * np.asarray(error)
     centre = np.asarray(centre)
     return Interval(centre, centre - width, centre + width, runs)

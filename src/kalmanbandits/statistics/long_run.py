@@ -23,8 +23,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.fft import dct
-from scipy.special import stdtrit
 
 from kalmanbandits.errors import Array, InvalidArgument
 from kalmanbandits.statistics.intervals import LEVEL, Interval
@@ -73,6 +71,8 @@ def long_run(series: ArrayLike) -> LongRun:
     height = np.cumsum(_relative_spectrum(x, most)) / np.arange(1, most + 1)
     steep = np.flatnonzero(height < FLAT)
     B = max(min(FEWEST, most), int(steep[0]) if len(steep) else most)
+    from scipy.fft import dct  # slow to import, and those who only play need none of it
+
     Y = dct(x, type=2)[1 : B + 1] / math.sqrt(2 * T)
     variance = float((Y**2).mean()) / min(1.0, max(STEEPEST, float(height[B - 1])))
     return LongRun(math.sqrt(variance) * scale, B)
@@ -149,6 +149,8 @@ def mean_interval(series: ArrayLike, level: float = LEVEL, together: int = 1) ->
     >>> bool((all_at_once.low < alone.low).all())
     True
     """
+    from scipy.special import stdtrit
+
     x = np.asarray(series, np.float64)
     rows = x[None] if x.ndim == 1 else x
     found = [long_run(row) for row in rows]

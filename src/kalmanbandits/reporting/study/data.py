@@ -12,6 +12,8 @@ from kalmanbandits.reporting.study.grids import Axis, learners, main_axes, refer
 from kalmanbandits.reporting.study.summary import CellSummary, Summary
 from kalmanbandits.reporting.style import parameter_text
 
+FEW = 8  # values of a grid: so many get a tick each, where there is room
+
 
 def page_data(summary: Summary) -> Json:
     """Policies, checkpoints, and for each group of systems its axes and its cells."""
@@ -45,6 +47,8 @@ def _axis(axis: Axis) -> Json:
     if axis.name == "theta":
         at = [i * math.pi / 4 for i in range(9)]
         ticks = {"at": at, "text": [parameter_text(angle) for angle in at]}
+    elif axis.numbers is not None and len(axis.numbers) <= FEW:
+        ticks = {"at": list(axis.numbers), "text": list(axis.texts)}
     return {
         "label": axis.label,
         "texts": list(axis.texts),

@@ -10,6 +10,7 @@ from kalmanbandits.reporting.html import escape
 from kalmanbandits.reporting.study.data import page_data
 from kalmanbandits.reporting.study.summary import Summary
 from kalmanbandits.reporting.study.tables import assumptions_table, ranks_table, size_line
+from kalmanbandits.reporting.style import amount, counted
 from kalmanbandits.reporting.tables import manifest_table, table
 
 
@@ -94,6 +95,27 @@ def _assumptions(summary: Summary) -> str:
 
 def _manifest(summary: Summary, manifest: Mapping[str, object]) -> str:
     return (
-        manifest_table(manifest)
+        manifest_table(_facts(manifest))
         + f"<details><summary>The study as a file</summary><pre>{escape(summary.study.text)}</pre></details>"
     )
+
+
+def _facts(manifest: Mapping[str, object]) -> dict[str, object]:
+    """What the manifest of a store says, in words and units."""
+    facts = {"systems" if key == "cells" else key: value for key, value in manifest.items()}
+    if isinstance(size := facts.get("size"), int):
+        facts["size"] = amount(size)
+    if isinstance(seconds := facts.get("seconds"), float):
+        facts["seconds"] = f"{seconds:.1f}"
+    if isinstance(history := facts.get("history"), list):
+        facts["history"] = [_event(entry) for entry in history]
+    return facts
+
+
+def _event(entry: Mapping[str, object]) -> str:
+    """A line of a store's history: `2026-01-31T12:00:00+00:00: begun, 8 runs, 9 systems, 3 policies`."""
+    names = (("runs", "run"), ("cells", "system"), ("policies", "policy"))
+    sizes = [counted(number, what) for key, what in names if isinstance(number := entry.get(key), int)]
+    changes = entry.get("what")
+    said = f"{entry.get('at')}: " + ", ".join([str(entry.get("event")), *sizes])
+    return f"{said} ({'; '.join(map(str, changes))})" if isinstance(changes, list) and changes else said

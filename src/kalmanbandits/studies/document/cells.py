@@ -52,6 +52,11 @@ class Cell:
     system: LinearGaussianSystem
     policies: dict[str, Spec]
 
+    @property
+    def title(self) -> str:
+        """Its group and parameters, for messages: `'rotation', theta = 1.96`."""
+        return ", ".join([repr(self.group), *(f"{key} = {value}" for key, value in self.parameters.items())])
+
 
 def read_cells(source: Source, data: Table, files: Mapping[str, str], points: int | None) -> list[Cell]:
     """Every cell of a study, group by group, the first grid of a group slowest.

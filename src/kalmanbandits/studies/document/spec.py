@@ -118,6 +118,11 @@ class Study:
         return [spec for cell in self.cells for spec in cell.policies.values()]
 
     @property
+    def labels(self) -> list[str]:
+        """The labels of the policies, each once."""
+        return list(dict.fromkeys(label for cell in self.cells for label in cell.policies))
+
+    @property
     def total_rounds(self) -> int:
         """Rounds times policies over the whole study, by which progress is counted."""
         return self.rounds * self.runs * sum(len(cell.policies) for cell in self.cells)

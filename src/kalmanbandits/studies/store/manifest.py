@@ -97,8 +97,8 @@ def new_manifest(study: Study, backend: str) -> Manifest:
 
 def event(study: Study, kind: str, what: list[str]) -> Event:
     """A line of the history, of now."""
-    policies = sum(len(cell.policies) for cell in study.cells)
-    return Event(at=now(), event=kind, runs=study.runs, cells=len(study.cells), policies=policies, what=what)
+    cells, policies = len(study.cells), len(study.labels)
+    return Event(at=now(), event=kind, runs=study.runs, cells=cells, policies=policies, what=what)
 
 
 def read_manifest(folder: Path) -> Manifest:

@@ -89,7 +89,7 @@ def _check_disjoint(one: Store, other: Store) -> None:
             if start < end:
                 raise StoreRefused(
                     f"{one.folder} and {other.folder} both hold runs {start}–{min(end, stop) - 1} of cell "
-                    f"{cell.index} ({cell.group!r}); stores can be merged that have no run in common"
+                    f"{cell.index} ({cell.title}); stores can be merged that have no run in common"
                 )
 
 
