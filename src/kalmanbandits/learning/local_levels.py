@@ -29,9 +29,7 @@ BANK = len(PHI)
 FORGET = 0.9995  # of the log-scores, per round
 MOVING, MOST = 4.0, 0.5  # log-likelihood that levels which move must earn; for which one reward may count
 LIKE_OTHERS, CAUTION = 2.0, 4.0  # rounds for which an arm's noise is taken to be that of others
-SUSPICION = (
-    1e-5  # the variance per round, in units of σ²_a, by which what seems to stand still may move unseen
-)
+SUSPICION = 1e-5  # variance per round, in units of σ²_a, by which what stands still may move unseen
 FIRST_GUESS = 2.0  # rounds for which the common noise is taken to be 1, the unit of rewards
 OUTLIER = 4.5  # deviations
 BEYOND = 0.005  # rewards that come less often than this may be outliers

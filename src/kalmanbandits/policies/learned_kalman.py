@@ -46,20 +46,9 @@ ROUNDS_PER_DIMENSION = 5  # no more dimensions than data can bear
 CLIP = 50.0  # units around the median, beyond which a fit does not look
 
 COUNT: Range = (0, 2**52)  # beyond it a count plus one is no longer told apart as a float64
-COUNTS = [
-    "t",
-    "fitted",
-    "adopt",
-    "begun",
-    "again",
-    "trusted",
-    "next",
-    "drawn",
-    "rewarded",
-    "last",
-    "gone",
-    "rehearse",
-]
+COUNTS = (
+    "t", "fitted", "adopt", "begun", "again", "trusted", "next", "drawn", "rewarded", "last", "gone", "rehearse",
+)  # fmt: skip
 NAMES = ("G", "Q", "C", "mu", "s2", "U", "prior", "past")
 BY_ARM = NAMES[2:]
 REHEARSED = ("curiosity", "rehearse", "rehearsal")
@@ -286,12 +275,10 @@ class LearnedKalman(Policy):
         middle = float(np.median(y[arms >= 0]))
         cells = Cells(arms, np.clip(y, middle - CLIP, middle + CLIP), np.ones(n, np.int64), float(m["reach"]))
         w = _take_room(n, self.arms, self.dimensions)
-        models = [
-            Parameters(
-                *(memory[name][0, i][order] if name in BY_ARM else memory[name][0, i] for name in NAMES)
-            )
-            for i in range(MODELS)
-        ]
+        models = []
+        for i in range(MODELS):
+            views = {name: memory[name][0, i] for name in NAMES}
+            models.append(Parameters(**{**views, **{name: views[name][order] for name in BY_ARM}}))
         fits = Fits(models, memory["d"][0], memory["value"][0], memory["state"][0], memory["drawn"][0])
         largest = max(1, min(self.dimensions, n // ROUNDS_PER_DIMENSION))
         work = WORK * min(MORE_ARMS, 1 + (self.arms - 2) / 12)

@@ -32,7 +32,7 @@ LATEST = 16  # rounds after which a fit that has begun is adopted, at most; the 
 
 # Pulls in a row of an arm that is tried, which show whether what it pays persists; up to how many pulls.
 REPEATS, KNOWN_AFTER = 2, 12
-# Of the log-odds of the linear model: the most of one reward, and of all. They are bounded rather than forgotten:
+# Of the log-odds of the linear model: the most of one reward, and of all. They are bounded, not forgotten:
 # while the right arm is chosen in every round, both models predict it, and nothing is learned of either.
 MOST, LARGEST_ODDS = 1.0, 60.0
 
