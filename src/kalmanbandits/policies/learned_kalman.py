@@ -47,7 +47,8 @@ CLIP = 50.0  # units around the median, beyond which a fit does not look
 
 COUNT: Range = (0, 2**52)  # beyond it a count plus one is no longer told apart as a float64
 COUNTS = (
-    "t", "fitted", "adopt", "begun", "again", "trusted", "next", "drawn", "rewarded", "last", "gone", "rehearse",
+    "t", "fitted", "adopt", "begun", "again", "trusted", "next", "drawn", "rewarded", "last", "gone",
+    "rehearse",
 )  # fmt: skip
 NAMES = ("G", "Q", "C", "mu", "s2", "U", "prior", "past")
 BY_ARM = NAMES[2:]
@@ -146,11 +147,8 @@ class LearnedKalman(Policy):
             ("tried", "i8"),
             ("surprise", "f8"),  # running mean of the squared innovations over their variance
             ("trusted", "i8"),
-            (
-                "curiosity",
-                "f8",
-            ),  # about the state, once the model is known, and the round of the next rehearsal
-            ("rehearse", "i8"),
+            ("curiosity", "f8"),  # about the state, once the model is known
+            ("rehearse", "i8"),  # the round of the next rehearsal
             ("rehearsal", "f8", (3,)),  # episodes, the gain of being curious in them, and its squares
             ("learned", "f8"),  # nats that rewards have given of state and arms
             ("odds", "f8"),  # logarithm of those of the linear model against the levels
