@@ -36,6 +36,7 @@ LEARNER = (
     "src/kalmanbandits/policies/learned_kalman.py",
     "src/kalmanbandits/policies/learned_kalman_index.py",
     "src/kalmanbandits/policies/learned_kalman_kernel.py",
+    "src/kalmanbandits/policies/learned_kalman_rehearsal.py",
 )
 
 

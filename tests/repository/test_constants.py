@@ -19,6 +19,7 @@ FILES = [
     "policies/learned_kalman.py",
     "policies/learned_kalman_index.py",
     "policies/learned_kalman_kernel.py",
+    "policies/learned_kalman_rehearsal.py",
 ]
 NOT_OF_THE_FIT = {"identification/table_words.py"}  # how many pairs of arms are printed, and the like
 

@@ -179,23 +179,25 @@ def share_priors(d: Any, p: Any, w: Any) -> None:
     """Each arm's prior from the other arms, by what is known of them."""
     k = p.C.shape[0]
     squares, known = 0.0, 0.0
-    levels, trust, spread = 0.0, 0.0, 0.0
+    levels, trust, spread = 0.0, 0.0, 0.0  # levels about their middle: far from it, squares would cancel
+    middle = _middle_level(d, p, w)
     for arm in range(k):
         if w.A[arm, d, d] > 0:
             size, gamma = _loading_size(d, p, arm)
             squares += size
             known += gamma
             share = _level_share(d, p, arm)
-            levels += share * p.mu[arm]
+            levels += share * (p.mu[arm] - middle)
             trust += share
-            spread += share * p.mu[arm] ** 2
+            spread += share * (p.mu[arm] - middle) ** 2
     for arm in range(k):
         own, gamma, share = 0.0, 0.0, 0.0
         if w.A[arm, d, d] > 0:
             own, gamma = _loading_size(d, p, arm)
             share = _level_share(d, p, arm)
         rest = max(trust - share, 0.0)
-        mean = (levels - share * p.mu[arm]) / (rest + 1e-9) if rest > 1e-6 else 0.0
+        off = p.mu[arm] - middle
+        mean = (levels - share * off) / rest if rest > 1e-6 else -middle
         size = GUESS
         if d > 0:
             guess = GUESS / d
@@ -205,10 +207,21 @@ def share_priors(d: Any, p: Any, w: Any) -> None:
                 trace += p.C[arm, a] ** 2 + p.U[arm, a, a]
             size = (trace + OWN_SCALE * size) / (d + OWN_SCALE)
         p.prior[arm, 0] = max(size, LEAST_PRIOR)
-        p.prior[arm, 1] = mean
-        others = max(spread - share * p.mu[arm] ** 2 - rest * mean**2, 0.0)
+        p.prior[arm, 1] = middle + mean
+        others = max(spread - share * off**2 - rest * mean**2, 0.0)
         free = max(rest - 1, 0.0)
         p.prior[arm, 2] = max((others + ARMS_LIKE * LEVEL_GUESS) / (free + ARMS_LIKE), LEAST_PRIOR)
+
+
+@jit
+def _middle_level(d: Any, p: Any, w: Any) -> Any:
+    """The mean of the levels of the arms with rewards."""
+    total, seen = 0.0, 0
+    for arm in range(p.C.shape[0]):
+        if w.A[arm, d, d] > 0:
+            total += p.mu[arm]
+            seen += 1
+    return total / max(seen, 1)
 
 
 @jit

@@ -29,6 +29,7 @@ BANK = len(PHI)
 FORGET = 0.9995  # of the log-scores, per round
 MOVING, MOST = 4.0, 0.5  # log-likelihood that levels which move must earn; for which one reward may count
 LIKE_OTHERS, CAUTION = 2.0, 4.0  # rounds for which an arm's noise is taken to be that of others
+SUSPICION = 1e-5  # variance per round, in units of σ²_a, by which what stands still may move unseen
 FIRST_GUESS = 2.0  # rounds for which the common noise is taken to be 1, the unit of rewards
 OUTLIER = 4.5  # deviations
 BEYOND = 0.005  # rewards that come less often than this may be outliers
@@ -195,7 +196,8 @@ def level_index(m: Any, arm: Any, round: Any) -> Any:
         index = prediction + √(1.5 log(t Var m) Var m + 2 log n_x Var x)
 
     UCB's bonus for what never moves, with log(t/N) in place of log t as in KL-UCB⁺ (Var m is about 1/N in
-    units of the noise); for what does, n_x is how many rounds it stays about where it is.
+    units of the noise); for what does, n_x is how many rounds it stays about where it is. No arm that was not
+    looked at is sure to stand still: for the bonus its Var x grows by `SUSPICION` per round.
     """
     j = m.in_use
     time = math.log(max(round, 2))
@@ -208,6 +210,8 @@ def level_index(m: Any, arm: Any, round: Any) -> Any:
         memory = min(memory, 1 / (1 - PHI[j]))
     elif Q[j] > 0:
         memory = min(memory, 1 / math.sqrt(Q[j]))
+    else:
+        moving, memory = SUSPICION * (round - m.last[arm]), 1 / math.sqrt(SUSPICION)
     time = math.log(max(round * still, 1.6))
     bonus = 1.5 * time * still + 2 * math.log(max(memory, 1.6)) * max(moving, -still)
     return prediction, noise * max(still + moving, 0.0), prediction + math.sqrt(noise * max(bonus, 0.0))

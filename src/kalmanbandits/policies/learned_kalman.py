@@ -13,9 +13,10 @@ from kalmanbandits.errors import LARGEST as LARGEST_REWARD
 from kalmanbandits.errors import InvalidArgument, whole
 from kalmanbandits.identification.arrays import Cells, Parameters, Workspace, workspace
 from kalmanbandits.identification.by_dimension import smooth_cells
+from kalmanbandits.identification.doubt import SELDOM, doubt_arms
 from kalmanbandits.identification.maximisation import LEAST_NOISE
 from kalmanbandits.identification.past import add_to_past
-from kalmanbandits.identification.search import CURRENT, MODELS, Fits, Search
+from kalmanbandits.identification.search import CURRENT, MODELS, Fits, Search, counts_of
 from kalmanbandits.identification.steps import filter_cells
 from kalmanbandits.learning.local_levels import BANK, level_fields
 from kalmanbandits.policies.learned_kalman_index import LINES
@@ -28,6 +29,7 @@ from kalmanbandits.policies.learned_kalman_kernel import (
     catch_up,
     replay_levels,
 )
+from kalmanbandits.policies.learned_kalman_rehearsal import rehearse
 from kalmanbandits.policies.spec import LARGEST, Errand, Memory, Policy, Range, check_arms
 
 # When to fit.
@@ -37,14 +39,21 @@ GROWTH, OFTEN, SHARE, PER_WINDOW = 0.2, 64, 5, 4
 LATE = 100  # a fit is adopted after this part of the rounds it looks at, and at most `LATEST`
 VERY_EARLY, EARLY = 50, 300  # rounds up to which a fit searches twice, the latter if predictions fail
 WORK, MORE_ARMS = 20e6, 1.5  # nanoseconds, about, of a search; times this, at most, for many arms
+REHEARSE = 100  # rounds before the first rehearsal; the next ones when their number has doubled
+DOUBTS = 2  # times that filter and doubt are computed in turn
 ROUNDS_PER_DIMENSION = 5  # no more dimensions than data can bear
 
 CLIP = 50.0  # units around the median, beyond which a fit does not look
 
 COUNT: Range = (0, 2**52)  # beyond it a count plus one is no longer told apart as a float64
-COUNTS = ["t", "fitted", "adopt", "begun", "again", "trusted", "next", "drawn", "rewarded", "last", "gone"]
+COUNTS = (
+    "t", "fitted", "adopt", "begun", "again", "trusted", "next", "drawn", "rewarded", "last", "gone",
+    "rehearse",
+)  # fmt: skip
 NAMES = ("G", "Q", "C", "mu", "s2", "U", "prior", "past")
-FITTED = (*NAMES, "d", "value", "state", "drawn", "z", "P", "next", "gone")  # what a fit finds
+BY_ARM = NAMES[2:]
+REHEARSED = ("curiosity", "rehearse", "rehearsal")
+FITTED = (*NAMES, "d", "value", "state", "drawn", "z", "P", "next", "gone", *REHEARSED)  # what a fit finds
 FILTERED = ("C", "mu", "U")  # of the current model, and changed by every reward
 _rooms: list[Workspace] = []  # not in use, for any thread
 
@@ -138,6 +147,9 @@ class LearnedKalman(Policy):
             ("tried", "i8"),
             ("surprise", "f8"),  # running mean of the squared innovations over their variance
             ("trusted", "i8"),
+            ("curiosity", "f8"),  # about the state, once the model is known
+            ("rehearse", "i8"),  # the round of the next rehearsal
+            ("rehearsal", "f8", (3,)),  # episodes, the gain of being curious in them, and its squares
             ("learned", "f8"),  # nats that rewards have given of state and arms
             ("odds", "f8"),  # logarithm of those of the linear model against the levels
             ("z", "f8", (D,)),
@@ -160,6 +172,8 @@ class LearnedKalman(Policy):
             *level_fields(k),
             ("work_x", "f8", (4, E)),
             ("work_M", "f8", (D, D)),
+            ("work_L", "f8", (D, D)),
+            ("work_state", "f8", (2, D)),
             ("work_line", "f8", (3, LINES)),
         ]
 
@@ -252,13 +266,17 @@ class LearnedKalman(Policy):
         n = min(int(m["held"]), t - int(m["gone"]))
         places = np.arange(t - n, t) % len(m["arm"])
         self._choose_unit(memory, places)
-        arms = m["arm"][places]
+        order = order_of_appearance(m["arm"][places], self.arms)
+        arms = np.append(np.argsort(order), -1)[m["arm"][places]]
         y = np.clip(m["reward"][places] / m["unit"], -FARTHEST, FARTHEST)
         y = np.rint(y / GRID) * GRID
         middle = float(np.median(y[arms >= 0]))
         cells = Cells(arms, np.clip(y, middle - CLIP, middle + CLIP), np.ones(n, np.int64), float(m["reach"]))
         w = _take_room(n, self.arms, self.dimensions)
-        models = [Parameters(*(memory[name][0, i] for name in NAMES)) for i in range(MODELS)]
+        models = []
+        for i in range(MODELS):
+            views = {name: memory[name][0, i] for name in NAMES}
+            models.append(Parameters(**{**views, **{name: views[name][order] for name in BY_ARM}}))
         fits = Fits(models, memory["d"][0], memory["value"][0], memory["state"][0], memory["drawn"][0])
         largest = max(1, min(self.dimensions, n // ROUNDS_PER_DIMENSION))
         work = WORK * min(MORE_ARMS, 1 + (self.arms - 2) / 12)
@@ -266,13 +284,29 @@ class LearnedKalman(Policy):
         for _ in range(2 if n < VERY_EARLY or (doubtful and n < EARLY) else 1):
             Search(fits, cells, w, largest, work).run()
         d = int(fits.d[CURRENT])
-        filter_cells(d, models[CURRENT], cells, n, w)
+        self._filter(d, models[CURRENT], cells, w)
         memory["z"][0, :d], memory["P"][0, :d, :d] = w.zt[:d], w.Pt[:d, :d]
         seldom = max(OFTEN, min(t // SHARE, self.window // PER_WINDOW))
         memory["next"] = t + max(1, min(int(t * GROWTH), seldom))
         self._retire(memory, models[CURRENT], cells, w)
+        for i, model in enumerate(models):
+            for name in BY_ARM:
+                memory[name][0, i, order] = getattr(model, name)
+        if t >= max(int(m["rehearse"]), REHEARSE):
+            rehearse(memory)
+            memory["rehearse"] = 2 * t
         _rooms.append(w)
         return memory
+
+    def _filter(self, d: int, p: Parameters, cells: Cells, w: Workspace) -> None:
+        """Filter the rounds held with what is not known of arms seldom seen, which depends on the filter."""
+        n = len(cells.y)
+        seen = counts_of(cells, self.arms) + p.past[:, -2, -2]
+        seldom = ((seen > 0) & (seen <= SELDOM)).astype(np.int64)
+        filter_cells(d, p, cells, n, w)
+        for _ in range(DOUBTS if d > 0 and seldom.any() else 0):
+            doubt_arms(d, p, cells, n, w, seldom)
+            filter_cells(d, p, cells, n, w)
 
     def _adopt(self, memory: Memory, done: object) -> None:
         """Go on with the models that a fit found, which then learn the rounds since it began."""
@@ -289,11 +323,10 @@ class LearnedKalman(Policy):
         catch_up(memory, int(memory["begun"][0]), anew)
 
     def _retire(self, memory: Memory, p: Parameters, cells: Cells, w: Workspace) -> None:
-        """Keep the sums of the rounds that will have left the window when the next fit is due."""
+        """After `_filter`: keep the sums of the rounds that will have left the window at the next fit."""
         n, d = len(cells.y), int(memory["d"][0, CURRENT])
         leaving = n + int(memory["next"][0] - memory["t"][0]) - self.window
         if leaving > 0:
-            filter_cells(d, p, cells, n, w)
             w.weight[leaving:n] = 0.0
             smooth_cells(d, p, cells, n, w)
             add_to_past(d, p, w)
@@ -353,6 +386,16 @@ class LearnedKalman(Policy):
         for name, *_ in level_fields(self.arms):
             memory[name] = 0
         replay_levels(memory, places)
+
+
+def order_of_appearance(arms: Any, k: int) -> Any:
+    """The k arms in the order in which they appear in `arms` (n, −1 for none), then those that do not.
+
+    Fits go by it: rounding and random starts then depend on what the arms did, not on their numbers.
+    """
+    first = np.full(k, len(arms))
+    np.minimum.at(first, arms[arms >= 0], np.flatnonzero(arms >= 0))
+    return np.argsort(first, kind="stable")
 
 
 def _take_room(cells: int, arms: int, D: int) -> Workspace:

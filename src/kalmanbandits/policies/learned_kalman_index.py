@@ -34,7 +34,7 @@ def prepare(m: Any) -> None:
     spread_levels(m)
     weight = 1 / (1 + math.exp(SHARP * (BIAS - m.odds))) if d > 0 else 0.0
     needed = ENOUGH * d * (m.distinct + 0.5 * (d + 1))
-    curiosity = CURIOSITY * needed / (needed + m.learned) if d > 0 else 0.0
+    curiosity = max(m.curiosity, CURIOSITY * needed / (needed + m.learned)) if d > 0 else 0.0
     for arm in range(k):
         prediction, variance, index = 0.0, 0.0, 0.0
         if d > 0:

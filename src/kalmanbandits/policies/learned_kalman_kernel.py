@@ -32,7 +32,9 @@ LATEST = 16  # rounds after which a fit that has begun is adopted, at most; the 
 
 # Pulls in a row of an arm that is tried, which show whether what it pays persists; up to how many pulls.
 REPEATS, KNOWN_AFTER = 2, 12
-FADE, MOST = 0.998, 1.0  # of the log-odds of the linear model: forgetting per round, most of one reward
+# Of the log-odds of the linear model: the most of one reward, and of all. They are bounded, not forgotten:
+# while the right arm is chosen in every round, both models predict it, and nothing is learned of either.
+MOST, LARGEST_ODDS = 1.0, 60.0
 
 
 @jit
@@ -153,7 +155,8 @@ def _update(memory: Any, arm: Any, reward: Any) -> None:
         score, surprise, nats = observe_linear(m, arm, y)
         m.learned += nats
         if not math.isnan(plain):
-            m.odds = FADE * m.odds + max(-MOST, min(MOST, score - plain))
+            odds = m.odds + max(-MOST, min(MOST, score - plain))
+            m.odds = max(-LARGEST_ODDS, min(LARGEST_ODDS, odds))
         propagate(m.d[CURRENT], m.G[CURRENT], m.Q[CURRENT], m.z, m.P, m.work_M)
         _check_predictions(m, surprise)
     prepare(m)
