@@ -38,7 +38,7 @@ def inverse_normal(p: float) -> float:
     """Φ⁻¹(p) for 1e-13 ≤ p ≤ ½.
 
     >>> round(inverse_normal(0.025), 12)
-    -1.959963984540
+    -1.95996398454
     """
     if p > CENTRE:
         y = p - 0.5

@@ -268,11 +268,11 @@ def test_nothing_in_the_current_folder_is_imported_or_obeyed(tmp_path):
         (tmp_path / f"{module}.py").write_text("from pathlib import Path\nPath('ran').touch()\n")
     (tmp_path / "matplotlibrc").write_text("text.usetex: True\n")
     (tmp_path / ".numba_config.yaml").write_text(f"cache_dir: {tmp_path / 'theirs'}\n")
-    # An empty cache, so that the second process that compiles ahead is started.
+    # An empty cache, so that a second process plays UCB; 1,000 runs of Random are worth compiling here.
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "ours")}
     environment.pop("NUMBA_CACHE_DIR", None)
     command = [Path(sys.executable).with_name("kalmanbandits"), "backtest", table.name, "--policies"]
-    command += ["Random,UCB", "--runs", "1", "--jobs", "2", "--out", "report"]
+    command += ["Random,UCB", "--runs", "1000", "--jobs", "2", "--out", "report"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "report" / "figure.png").exists()

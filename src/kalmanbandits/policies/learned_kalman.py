@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from kalmanbandits.errors import LARGEST as LARGEST_REWARD
 from kalmanbandits.errors import InvalidArgument, whole
 from kalmanbandits.identification.arrays import Cells, Parameters, Workspace, workspace
 from kalmanbandits.identification.by_dimension import smooth_cells
@@ -18,8 +17,7 @@ from kalmanbandits.identification.maximisation import LEAST_NOISE
 from kalmanbandits.identification.past import add_to_past
 from kalmanbandits.identification.search import CURRENT, MODELS, Fits, Search, counts_of
 from kalmanbandits.identification.steps import filter_cells
-from kalmanbandits.learning.local_levels import BANK, level_fields
-from kalmanbandits.policies.learned_kalman_index import LINES
+from kalmanbandits.learning.local_levels import level_fields
 from kalmanbandits.policies.learned_kalman_kernel import (
     DOUBT,
     FARTHEST,
@@ -29,6 +27,7 @@ from kalmanbandits.policies.learned_kalman_kernel import (
     catch_up,
     replay_levels,
 )
+from kalmanbandits.policies.learned_kalman_memory import BY_ARM, FITTED, NAMES, memory_fields, memory_ranges
 from kalmanbandits.policies.learned_kalman_rehearsal import rehearse
 from kalmanbandits.policies.spec import LARGEST, Errand, Memory, Policy, Range, check_arms
 
@@ -45,16 +44,7 @@ ROUNDS_PER_DIMENSION = 5  # no more dimensions than data can bear
 
 CLIP = 50.0  # units around the median, beyond which a fit does not look
 
-COUNT: Range = (0, 2**52)  # beyond it a count plus one is no longer told apart as a float64
-COUNTS = (
-    "t", "fitted", "adopt", "begun", "again", "trusted", "next", "drawn", "rewarded", "last", "gone",
-    "rehearse",
-)  # fmt: skip
-NAMES = ("G", "Q", "C", "mu", "s2", "U", "prior", "past")
-BY_ARM = NAMES[2:]
-REHEARSED = ("curiosity", "rehearse", "rehearsal")
-FITTED = (*NAMES, "d", "value", "state", "drawn", "z", "P", "next", "gone", *REHEARSED)  # what a fit finds
-FILTERED = ("C", "mu", "U")  # of the current model, and changed by every reward
+FILTERED = ("C", "mu")  # of the current model, and changed by every reward
 _rooms: list[Workspace] = []  # not in use, for any thread
 
 
@@ -122,79 +112,11 @@ class LearnedKalman(Policy):
 
     def fields(self) -> list[tuple[Any, ...]]:
         """The last rounds, the models, the filter's state, and what is known of each arm."""
-        k, D, ring = self.arms, self.dimensions, self.window + LATEST
-        E = D + 1
-        return [
-            ("t", "i8"),
-            ("held", "i8"),  # rounds in the ring that count
-            ("arm", "i8", (ring,)),  # −1 where no reward came
-            ("reward", "f8", (ring,)),  # less the first reward, `origin`
-            ("origin", "f8"),
-            ("unit", "f8"),
-            ("next", "i8"),
-            ("fitted", "i8"),
-            ("adopt", "i8"),  # the round in which a fit that has begun is adopted; 0 if none has
-            ("begun", "i8"),  # the round after which it began; it begins with what follows
-            ("begun_held", "i8"),
-            ("begun_surprise", "f8"),
-            ("begun_reach", "f8"),
-            ("begun_C", "f8", (k, D)),
-            ("begun_mu", "f8", (k,)),
-            ("begun_U", "f8", (k, E, E)),
-            ("distinct", "i8"),  # arms tried
-            ("greedy", "i8"),  # the arm with the best prediction
-            ("again", "i8"),  # pulls in a row that the arm tried last has still to get
-            ("tried", "i8"),
-            ("surprise", "f8"),  # running mean of the squared innovations over their variance
-            ("trusted", "i8"),
-            ("curiosity", "f8"),  # about the state, once the model is known
-            ("rehearse", "i8"),  # the round of the next rehearsal
-            ("rehearsal", "f8", (3,)),  # episodes, the gain of being curious in them, and its squares
-            ("learned", "f8"),  # nats that rewards have given of state and arms
-            ("odds", "f8"),  # logarithm of those of the linear model against the levels
-            ("z", "f8", (D,)),
-            ("P", "f8", (D, D)),
-            ("scores", "f8", (k, 3)),  # prediction, variance and index, ready for the next choice
-            ("lines", "i8", (LINES,)),
-            ("drawn", "i8", (2,)),  # random numbers used by fits, and fits
-            ("d", "i8", (MODELS,)),
-            ("value", "f8", (MODELS,)),
-            ("state", "f8", (MODELS, 2)),
-            ("G", "f8", (MODELS, D, D)),
-            ("Q", "f8", (MODELS, D, D)),
-            ("C", "f8", (MODELS, k, D)),
-            ("mu", "f8", (MODELS, k)),
-            ("s2", "f8", (MODELS, k)),
-            ("U", "f8", (MODELS, k, E, E)),
-            ("prior", "f8", (MODELS, k, 3)),
-            ("past", "f8", (MODELS, k, D + 2, D + 2)),  # sums of rounds that fits no longer see
-            ("gone", "i8"),  # rounds that are in them
-            *level_fields(k),
-            ("work_x", "f8", (4, E)),
-            ("work_M", "f8", (D, D)),
-            ("work_L", "f8", (D, D)),
-            ("work_state", "f8", (2, D)),
-            ("work_line", "f8", (3, LINES)),
-        ]
+        return memory_fields(self.arms, self.window, self.dimensions)
 
     def ranges(self) -> dict[str, Range]:
         """The ring, the arms that are named, the dimensions, and the local-level filter in use."""
-        k, W, D = self.arms, self.window, self.dimensions
-        arm: Range = (0, k - 1)
-        return {
-            **dict.fromkeys(COUNTS, COUNT),
-            "origin": (-LARGEST_REWARD, LARGEST_REWARD),
-            "held": (0, W),
-            "begun_held": (0, W),
-            "arm": (-1, k - 1),
-            "distinct": (0, k),
-            "greedy": arm,
-            "tried": arm,
-            "lines": (-1, k - 1),
-            "d": (0, D),
-            "in_use": (0, BANK - 1),
-            "strike": (-1, 1),
-        }
+        return memory_ranges(self.arms, self.window, self.dimensions)
 
     def check_memory(self, memory: Memory) -> None:
         """Refuse a memory that no sequence of rounds could have led to.
@@ -257,6 +179,7 @@ class LearnedKalman(Policy):
             before[name] = memory[f"begun_{name}"]
         for name in FILTERED:
             before[name][:, CURRENT] = memory[f"begun_{name}"]
+        before["U"][:, CURRENT] = memory["fitted_U"]
         return before
 
     def _fit(self, memory: Memory) -> Memory:
@@ -283,6 +206,7 @@ class LearnedKalman(Policy):
         doubtful = float(m["surprise"]) > 0.75 * DOUBT
         for _ in range(2 if n < VERY_EARLY or (doubtful and n < EARLY) else 1):
             Search(fits, cells, w, largest, work).run()
+        memory["fitted_U"][0, order] = models[CURRENT].U
         d = int(fits.d[CURRENT])
         self._filter(d, models[CURRENT], cells, w)
         memory["z"][0, :d], memory["P"][0, :d, :d] = w.zt[:d], w.Pt[:d, :d]

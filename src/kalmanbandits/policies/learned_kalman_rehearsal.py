@@ -26,7 +26,8 @@ from kalmanbandits.policies.spec import Memory
 from kalmanbandits.streams import normals
 
 CURIOUS = 0.5  # the weight of the state's variance one round on
-EPISODES, LENGTH = 8, 500  # of a rehearsal
+EPISODES, LENGTH = 8, 500  # of a rehearsal, at most
+MOST = 24  # episodes times arms: what a rehearsal may cost. With more than half as many arms there is none
 FADE = 0.5  # of what earlier rehearsals, of models that were less well known, count for
 SURE = 1.0  # standard errors by which the bonus must gain
 REHEARSAL = np.uint64(6)  # the purpose of its random numbers
@@ -34,21 +35,21 @@ REHEARSAL = np.uint64(6)  # the purpose of its random numbers
 
 def rehearse(memory: Memory) -> None:
     """Choose the curiosity of a memory whose model was fitted anew."""
-    d = int(memory["d"][0, CURRENT])
-    if d == 0:
+    d, episodes = int(memory["d"][0, CURRENT]), min(EPISODES, MOST // memory["pulls"].shape[1])
+    if d == 0 or episodes < 2:
         return
-    numbers = np.empty((EPISODES, LENGTH + 1, d + 1))
+    numbers = np.empty((episodes, LENGTH + 1, d + 1))
     normals(numbers.reshape(-1), KEY, REHEARSAL, int(memory["t"][0]) * numbers.size)
     stage = memory.copy()
     stage["U"][:, CURRENT] = 0.0
     stage["odds"], stage["learned"], stage["again"] = 1e3, np.inf, 0
-    losses = np.zeros((2, EPISODES))
+    losses = np.zeros((2, episodes))
     for loss, stage["curiosity"] in zip(losses, (0.0, CURIOUS), strict=True):
         _play(stage, numbers, loss)
     gain = losses[0] - losses[1]
     tally = memory["rehearsal"][0]
     tally *= FADE
-    tally += EPISODES, gain.sum(), (gain**2).sum()
+    tally += episodes, gain.sum(), (gain**2).sum()
     count, mean = tally[0], tally[1] / tally[0]
     error = math.sqrt(max(tally[2] / count - mean**2, 0.0) / count)
     memory["curiosity"] = CURIOUS if mean > SURE * error else 0.0
