@@ -174,7 +174,7 @@ def main() -> None:
     kept = arguments.out.with_suffix(".json")
     groups = json.loads(kept.read_text()) if kept.exists() else {}
     seed = DEVELOPMENT if arguments.development else report_seed()
-    with spreading(arguments.cluster, "worlds") as spread:
+    with spreading(arguments.cluster, "worlds", "state_seen") as spread:
         for group in arguments.groups:
             runs = min(arguments.runs, 6) if group in ("many", "k200", "k1000") else arguments.runs
             start, rows = time.perf_counter(), []

@@ -225,3 +225,20 @@ def test_with_a_journal(name: str, tmp_path: Any) -> None:
             assert found in (None, state(again))
         agent = kb.Agent.open(agent._journal.folder) if found == states[0] else make()
     assert state(agent) == states[1]
+
+
+@pytest.mark.parametrize("others", [1, 70])
+@pytest.mark.parametrize("call", ["read", "ask"])
+def test_while_it_follows_what_another_agent_did(others: int, call: str, tmp_path: Any) -> None:
+    """What was followed in part is read again, and the interrupt stays one: `others` rounds of the other."""
+    writer = kb.Agent.open(tmp_path / "journal", kb.UCB(arms=2), fsync=False)
+    reader = kb.Agent.open(tmp_path / "journal", fsync=False)
+    for step in range(1, 10**6, 23 if others == 1 else 997):
+        for _ in range(others):
+            writer.update(writer.select(), 1.0)
+        if not interrupted(step, lambda: reader.rounds if call == "read" else reader.expire(reader.ask())):
+            break
+        assert state(reader) == state(writer)
+        for ticket in writer.open_tickets:
+            writer.expire(ticket)
+    assert state(reader) == state(writer)

@@ -127,9 +127,10 @@ class Journal:
             self.check_open()
         if not self._ended and self._batch is None:
             with self.connection.words("cannot be read"):
-                self._follow(self.connection.get())
-                if self._unapplied:  # something was interrupted
+                if self._unapplied:  # something was interrupted, and may have been played in part
                     self.reread()
+                else:
+                    self._follow(self.connection.get())
 
     def history(self) -> Any:
         """The rows of the history that is kept."""
@@ -220,7 +221,8 @@ class Journal:
                     self._follow(db)
                     database.begin_turn(db)
             except BaseException:
-                db.execute("ROLLBACK")
+                if db.in_transaction:  # it is not between two turns
+                    db.execute("ROLLBACK")
                 raise
         self._batch = Batch()
         return self._batch
