@@ -176,6 +176,12 @@ def begin_turn(db: sqlite3.Connection, patience: float = PATIENCE) -> None:
         pause = min(1.3 * pause, 0.002)
 
 
+def roll_back(db: sqlite3.Connection) -> None:
+    """End the transaction, if there is one, as if it had not been."""
+    if db.in_transaction:
+        db.execute("ROLLBACK")
+
+
 def write_events(db: sqlite3.Connection, after: int, happened: Iterable[Event], seed: int) -> None:
     """Append events to those up to number `after`."""
     db.executemany(

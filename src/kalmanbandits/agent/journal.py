@@ -196,8 +196,8 @@ class Journal:
             db = self.connection.open
             if self._batch is not None:
                 self._finish(self._batch)
-            elif db is not None and db.in_transaction:
-                db.execute("ROLLBACK")
+            elif db is not None:
+                database.roll_back(db)
 
     def _enter(self) -> Batch:
         """The transaction that is open, or a new one, with the agent up to date."""
@@ -212,8 +212,7 @@ class Journal:
             db = self.connection.get_to_write()
             if self._unapplied:
                 self.reread()
-            if db.in_transaction:  # interrupted before there was a batch
-                db.execute("ROLLBACK")
+            database.roll_back(db)  # interrupted before there was a batch
             database.begin_turn(db)
             try:
                 while not self._follow(db, MANY):  # too many for others to wait
@@ -221,8 +220,7 @@ class Journal:
                     self._follow(db)
                     database.begin_turn(db)
             except BaseException:
-                if db.in_transaction:  # it is not between two turns
-                    db.execute("ROLLBACK")
+                database.roll_back(db)
                 raise
         self._batch = Batch()
         return self._batch
@@ -297,8 +295,8 @@ class Journal:
         """After a failure: forget what is not on disk."""
         db, why, self._ended = self.connection.open, self._ended, ""
         try:
-            if db is not None and db.in_transaction:
-                db.execute("ROLLBACK")
+            if db is not None:
+                database.roll_back(db)
             if db is not None and why:
                 database.overwrite(db)
             self.reread()
@@ -323,6 +321,5 @@ class Journal:
         except (sqlite3.Error, JournalError, FileFormatError):
             snapshots.put_off(play, self._last)
         finally:
-            if db.in_transaction:
-                with contextlib.suppress(sqlite3.Error):
-                    db.execute("ROLLBACK")
+            with contextlib.suppress(sqlite3.Error):
+                database.roll_back(db)

@@ -27,6 +27,7 @@ from kalmanbandits.saving import Saved
 
 MOST = 2**62  # rounds, seeds of streams, and what else is counted
 FOUNDED = "founded"
+LATEST = 2.5e11  # seconds since 1970: about the year 9900, the end of the calendar
 
 
 def check_agent_policy(policy: object) -> Policy:
@@ -147,7 +148,7 @@ def restore(play: Play, path: object, saved: Saved) -> None:
             play.clip = Clip(play.clip.share, recent[-WINDOW:])
             play.pending.rebase(policy, play.memory, play.clip)
         last = position.get("time")
-        play.time = nan if last is None else real("time", last)
+        play.time = nan if last is None else real("time", last, largest=LATEST)
         play.ticket_timeout = check_timeout(position.get("ticket_timeout"))
         if saved.history is not None:
             kept = position["history"]
@@ -162,7 +163,7 @@ def _check_ticket(k: int, arm: Any, state: Any, time: Any = nan) -> tuple[int, A
         raise ValueError(f"it has {k} arms and used arm {arm}")
     if state not in ("open", "expired"):
         state = check_reward(state, "of a pending round")
-    return arm, state, time if time != time else real("time", time)
+    return arm, state, time if time != time else real("time", time, largest=LATEST)
 
 
 def follow(play: Play, path: object, event: Event) -> None:
@@ -181,7 +182,7 @@ def _check_event(play: Play, event: Event) -> None:
     if kind not in events.KINDS:
         raise ValueError("of no known kind")
     if when == when:
-        real("time", when)
+        real("time", when, largest=LATEST)
     if kind in events.ENDS:
         if kind == events.REWARDED:
             check_reward(value, "of an event")

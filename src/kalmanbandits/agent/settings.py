@@ -142,6 +142,8 @@ def check_name(name: object, names: tuple[str, ...] | list[str]) -> str:
         raise InvalidType(f"arms must be named by text, got {shown(name)} of type {type(name).__name__}")
     if not name.strip() or "\0" in name:
         raise InvalidArgument(f"arms must have names that can be seen, got {shown(name)}")
+    if not name.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in name):
+        raise InvalidArgument(f"arms must have names that can be written, got {shown(name)} (half a letter)")
     if name in names:
         raise InvalidArgument(f"arms must have different names, got {shown(name)} twice")
     return name

@@ -123,15 +123,26 @@ def _arrow_series(path: Path, content: bytes) -> Series:
         names = [str(name) for name in table.column_names]
     except (pyarrow.ArrowException, OSError, MemoryError, OverflowError, UnicodeDecodeError) as error:
         raise TableError(f"{path} is cut short, damaged, or not a {kind} file: {error}") from error
-    series = []
+    series, index = [], _pandas_index(table.schema)
     for name, column in zip(names, table.columns, strict=True):
         types, cells = pyarrow.types, None
+        if name in index and not (types.is_timestamp(column.type) or types.is_date(column.type)):
+            continue  # what pandas numbers rows by is no column, as it is none of the frame
         if types.is_floating(column.type) or types.is_integer(column.type):
             cells = column.cast("float64", safe=False).to_numpy()
         elif types.is_timestamp(column.type) or types.is_date(column.type):
             cells = column.cast("timestamp[us]", safe=False).to_numpy().astype("datetime64[us]")
         series.append((name, _objects(column) if cells is None else cells))
     return series
+
+
+def _pandas_index(schema: Any) -> set[str]:
+    """The columns that hold the index of a frame of pandas, by what pandas has written beside it."""
+    try:
+        index = schema.pandas_metadata["index_columns"]
+        return {name for name in index if isinstance(name, str)}
+    except (KeyError, TypeError, ValueError):  # another program wrote it
+        return set()
 
 
 def _objects(column: Any) -> list[object]:

@@ -1,0 +1,54 @@
+"""What a stranger found in save files, names of arms and files of tables."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import kalmanbandits as kb
+from kalmanbandits.errors import FileFormatError, InvalidArgument
+
+
+def test_a_time_beyond_the_calendar_is_refused() -> None:
+    """In the header of a save file: it would be met as an OverflowError by a later call."""
+    agent, file = kb.Agent(kb.UCB(arms=2), history=True), io.BytesIO()
+    agent.tell(agent.ask(), 1.0)
+    agent.save(file)
+    with zipfile.ZipFile(file) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    header = json.loads(parts["header.json"])
+    for time in (1e15, -1e308):
+        parts["header.json"] = json.dumps({**header, "time": time}).encode()
+        changed = io.BytesIO()
+        with zipfile.ZipFile(changed, "w") as archive:
+            for name, content in parts.items():
+                archive.writestr(name, content)
+        changed.seek(0)
+        with pytest.raises(FileFormatError, match="time"):
+            kb.Agent.load(changed)
+
+
+def test_half_a_letter_is_no_name(tmp_path: Path) -> None:
+    """A surrogate cannot be written into a file."""
+    agent = kb.Agent.open(tmp_path / "journal", kb.UCB(arms=2), arms=["a", "b"])
+    with pytest.raises(InvalidArgument, match="written"):
+        agent.add_arm("\ud800")
+    with pytest.raises(InvalidArgument, match="written"):
+        kb.Agent(kb.UCB(arms=2), arms=["a", "\udc00"])
+    assert agent.policy.arms == 2
+
+
+def test_the_index_of_a_pandas_frame_is_no_arm(tmp_path: Path) -> None:
+    """A frame that was filtered keeps the numbers of its rows, which Parquet files hold as a column."""
+    frame = pd.DataFrame({"a": [0.1, 0.5, 0.2, 0.9], "b": [1.0, 0.0, 1.0, 0.0]})
+    frame = frame[frame.a > 0.15]
+    frame.to_parquet(tmp_path / "table.parquet")
+    assert kb.systems.Replay(tmp_path / "table.parquet").names == kb.systems.Replay(frame).names == ("a", "b")
+    dated = frame.set_index(pd.to_datetime(["2024-01-01", "2024-01-02", "2024-01-03"]))
+    dated.to_parquet(tmp_path / "dated.parquet")
+    assert kb.systems.Replay(tmp_path / "dated.parquet").names == ("a", "b")
