@@ -124,8 +124,8 @@ def write(groups: dict[str, Any], target: Path) -> None:
         "seed that the commit which last changed the learner decides. Total regret from round 1 over that of",
         "the best policy that knows the system; outside the model, over that of the best rival. Nothing is",
         "subtracted, nothing left out. *State seen*: what a linear bandit loses that is shown the state and",
-        "has to learn the arms alone ([state_seen.py](state_seen.py)), over the best: a guide to what learning",
-        "them costs, not a bound.",
+        "has to learn the arms alone ([state_seen.py](state_seen.py)), over the best: a guide to what",
+        "learning them costs, not a bound.",
     ]
     for group, found in groups.items():
         rows = found["rows"]

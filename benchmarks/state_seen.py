@@ -5,9 +5,8 @@ has to learn only the loadings and levels, by exact Bayesian regression:
 
     reward of a = (x, 1)θ_a + η,    θ_a ~ N(0, s²I),    x the state in units of its deviation
 
-No policy that sees rewards alone knows as much. It is a guide to what learning the arms costs and not a bound:
-neither Thompson sampling nor an upper bound is the best way to learn, and each loses more than the other
-somewhere.
+No policy that sees rewards alone knows as much. It is a guide to what learning the arms costs, not a bound:
+neither Thompson sampling nor an upper bound is the best way to learn.
 """
 
 from __future__ import annotations
