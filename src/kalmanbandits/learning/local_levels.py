@@ -9,7 +9,8 @@ the one that predicted the recent rewards best is used. Nothing is fitted, so th
 memory do not depend on how long it runs, and an update costs the same for any number of arms.
 
 An innovation beyond `OUTLIER` deviations counts as one of that size with a larger variance. A second one in
-a row of the same arm and sign is no accident: then its level has changed, and is learned anew.
+a row of the same arm and sign is no accident: then its level has changed, and is learned anew. Nor is it one
+where most rewards repeat an earlier one to the last digit (coins, counts, ratings), and so does this.
 """
 
 from __future__ import annotations
@@ -32,7 +33,11 @@ LIKE_OTHERS, CAUTION = 2.0, 4.0  # rounds for which an arm's noise is taken to b
 SUSPICION = 1e-5  # variance per round, in units of σ²_a, by which what stands still may move unseen
 FIRST_GUESS = 2.0  # rounds for which the common noise is taken to be 1, the unit of rewards
 OUTLIER = 4.5  # deviations
-BEYOND = 0.005  # rewards that come less often than this may be outliers
+BEYOND = 0.02  # rewards that come less often than this may be outliers
+VALUES = 8  # of the last distinct rewards, by which repeated ones are known
+ENOUGH = 10  # rewards after which an arm's noise is known well enough to judge others by it
+NORMAL, LONGEST = 20.0, 100.0  # rounds for which noise is taken to be Gaussian; squared deviations, at most
+QUIET, WIDEST = 500.0, 400.0  # rounds without a change that are assumed; squared size of one, at most
 REACHING = 0.5  # the step of that quantile
 
 
@@ -47,12 +52,17 @@ def level_fields(arms: int) -> list[tuple[Any, ...]]:
         ("strike", "i8", shape),
         ("rewarded", "i8", (arms,)),  # rewards
         ("last", "i8", (arms,)),  # the round of the last one
+        ("values", "f8", (VALUES,)),  # the last distinct rewards
+        ("oldest_value", "i8"),
+        ("repeated", "i8", (2,)),  # rewards that were among them, and all
+        ("jumps", "f8", (BANK,)),  # squares of the changes of level, in units of σ²_a
+        ("tails", "f8", (BANK, 3)),  # v²/σ²_a and their squares, summed, and how many
         ("pool", "f8", (BANK, 4)),  # squares and their number over all arms; sum and weight of log noises
         ("log_score", "f8", (BANK,)),  # discounted sum, each less the round's best
         ("now", "f8", (BANK,)),  # of the last reward
         ("in_use", "i8"),  # the filter that predicts best
         ("mean_level", "f8", (2,)),  # mean and variance of the levels over arms
-        ("reach", "f8"),  # the innovation that one reward in 200 exceeds
+        ("reach", "f8"),  # the innovation that one reward in 50 exceeds
     ]
 
 
@@ -72,9 +82,15 @@ def noise_of(m: Any, j: Any, arm: Any) -> Any:
 
 @jit
 def cautious_noise(m: Any, j: Any, arm: Any) -> Any:
-    """σ²_a for the bonus, shrunk towards that of all rewards: a few that agree prove no lack of noise."""
-    rounds = max(m.rewarded[arm] - 1, 0) + CAUTION
-    return (m.squares[j, arm] + CAUTION * common_noise(m, j)) / rounds
+    """σ²_a for the bonus, shrunk towards that of all rewards: a few that agree prove no lack of noise.
+
+    The variance of n draws of kurtosis κ is known as well as that of 2n/(κ − 1) Gaussian ones: a coin that
+    has paid nothing twenty times may yet be the best.
+    """
+    first, second, n = m.tails[j, 0] + NORMAL, m.tails[j, 1] + 3 * NORMAL, m.tails[j, 2] + NORMAL
+    share = 2 / max(n * second / (first * first) - 1, 2.0)
+    rounds = share * max(m.rewarded[arm] - 1, 0) + CAUTION
+    return (share * m.squares[j, arm] + CAUTION * common_noise(m, j)) / rounds
 
 
 @jit
@@ -109,10 +125,36 @@ def _begin(m: Any, j: Any, arm: Any, y: Any) -> None:
     V[0], V[1], V[2] = 1.0 + x, -x, x
 
 
+@jit
+def is_discrete(repeated: Any) -> Any:
+    """Whether most rewards repeat an earlier one."""
+    return 2 * repeated[0] > repeated[1]
+
+
+@routine
+def _repeats(m: Any, y: Any) -> Any:
+    """Whether a reward repeats an earlier one, where most do."""
+    known = False
+    for i in range(VALUES):
+        known = known or m.values[i] == y
+    if known:
+        m.repeated[0] += 1
+    else:
+        m.values[m.oldest_value] = y
+        m.oldest_value = (m.oldest_value + 1) % VALUES
+    m.repeated[1] += 1
+    return known and is_discrete(m.repeated)
+
+
 @routine
 def observe_level(m: Any, arm: Any, y: Any, round: Any) -> Any:
-    """Learn a reward; returns the log-score of the filter in use, NaN for an arm's first."""
-    score, best, first = math.nan, -math.inf, m.rewarded[arm] == 0
+    """Learn a reward.
+
+    Returns its squared error and variance by the filter in use, NaN for an arm's first, and whether it is one
+    of few values.
+    """
+    squared, variance, best, first = math.nan, math.nan, -math.inf, m.rewarded[arm] == 0
+    known = _repeats(m, y)
     if not first:
         off = abs(y - predict_level(m, m.in_use, arm, round)[0])
         m.reach = max(m.reach, 1e-3) * math.exp(REACHING * ((1.0 if off > m.reach else 0.0) - BEYOND))
@@ -132,7 +174,7 @@ def observe_level(m: Any, arm: Any, y: Any, round: Any) -> Any:
         noise = noise_of(m, j, arm)
         v = y - m.level[j, arm] - m.deviation[j, arm]
         S = max(V[0] + 2 * V[1] + V[2], 0.0) + 1.0  # rounding may leave less than nothing
-        limit = v * v / (noise * OUTLIER * OUTLIER) if abs(v) > m.reach else 0.0
+        limit = v * v / (noise * OUTLIER * OUTLIER) if abs(v) > m.reach and not known else 0.0
         sign = 0
         if limit > S:
             sign = 1 if v > 0 else -1
@@ -142,7 +184,9 @@ def observe_level(m: Any, arm: Any, y: Any, round: Any) -> Any:
         error = v * v / S
         m.now[j] = -0.5 * (math.log(S * noise) + error / noise)
         best = max(best, m.now[j])
-        square = min(error, max(OUTLIER * OUTLIER * noise, m.reach * m.reach))
+        if j == m.in_use:
+            squared, variance = v * v, S * noise
+        square = error if known else min(error, max(OUTLIER * OUTLIER * noise, m.reach * m.reach))
         log, share = _log_noise(m, j, arm)
         m.squares[j, arm] += square
         m.rewarded[arm] += 1
@@ -152,7 +196,14 @@ def observe_level(m: Any, arm: Any, y: Any, round: Any) -> Any:
         m.pool[j, 3] += new_share - share
         m.pool[j, 0] += square
         m.pool[j, 1] += 1.0
+        if m.rewarded[arm] >= ENOUGH or known:
+            size = min(square / noise, LONGEST)
+            m.tails[j, 0] += size
+            m.tails[j, 1] += size * size
+            m.tails[j, 2] += 1.0
         if changed:
+            if m.rewarded[arm] >= ENOUGH:
+                m.jumps[j] += min(v * v / noise, WIDEST)
             _begin(m, j, arm, y)
             continue
         p, r = V[0] + V[1], V[1] + V[2]
@@ -164,15 +215,14 @@ def observe_level(m: Any, arm: Any, y: Any, round: Any) -> Any:
     m.rewarded[arm] += 1
     m.last[arm] = round
     if first:
-        return score
-    score = m.now[m.in_use]
+        return squared, variance, known
     for j in range(BANK):  # behind the best, not ahead of the worst: or all that move would look alike
         m.log_score[j] = FORGET * m.log_score[j] - min(MOST, best - m.now[j])
     m.in_use = 0
     for j in range(1, BANK):
         if m.log_score[j] > m.log_score[m.in_use] + (MOVING if m.in_use == 0 else 0.0):
             m.in_use = j
-    return score
+    return squared, variance, known
 
 
 @routine
@@ -197,7 +247,8 @@ def level_index(m: Any, arm: Any, round: Any) -> Any:
 
     UCB's bonus for what never moves, with log(t/N) in place of log t as in KL-UCB⁺ (Var m is about 1/N in
     units of the noise); for what does, n_x is how many rounds it stays about where it is. No arm that was not
-    looked at is sure to stand still: for the bonus its Var x grows by `SUSPICION` per round.
+    looked at is sure to stand still: for the bonus its Var x grows by `SUSPICION` per round, and by the mean
+    square of the changes of level that were seen in one.
     """
     j = m.in_use
     time = math.log(max(round, 2))
@@ -205,13 +256,14 @@ def level_index(m: Any, arm: Any, round: Any) -> Any:
         return m.mean_level[0], m.mean_level[1], m.mean_level[0] + math.sqrt(2 * time * m.mean_level[1])
     prediction, still, moving = predict_level(m, j, arm, round)
     noise = cautious_noise(m, j, arm)
-    memory = float(max(round, 2))
+    memory, unseen = float(max(round, 2)), m.jumps[j] / (m.pool[j, 1] + QUIET)
     if PHI[j] < 1.0:
         memory = min(memory, 1 / (1 - PHI[j]))
-    elif Q[j] > 0:
-        memory = min(memory, 1 / math.sqrt(Q[j]))
     else:
-        moving, memory = SUSPICION * (round - m.last[arm]), 1 / math.sqrt(SUSPICION)
+        if Q[j] == 0:
+            moving, unseen = 0.0, unseen + SUSPICION
+        memory = min(memory, 1 / math.sqrt(Q[j] + unseen))
+    moving += unseen * (round - m.last[arm])
     time = math.log(max(round * still, 1.6))
     bonus = 1.5 * time * still + 2 * math.log(max(memory, 1.6)) * max(moving, -still)
     return prediction, noise * max(still + moving, 0.0), prediction + math.sqrt(noise * max(bonus, 0.0))

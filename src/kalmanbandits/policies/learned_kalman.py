@@ -17,7 +17,7 @@ from kalmanbandits.identification.maximisation import LEAST_NOISE
 from kalmanbandits.identification.past import add_to_past
 from kalmanbandits.identification.search import CURRENT, MODELS, Fits, Search, counts_of
 from kalmanbandits.identification.steps import filter_cells
-from kalmanbandits.learning.local_levels import level_fields
+from kalmanbandits.learning.local_levels import is_discrete, level_fields
 from kalmanbandits.policies.learned_kalman_kernel import (
     DOUBT,
     FARTHEST,
@@ -44,6 +44,7 @@ ROUNDS_PER_DIMENSION = 5  # no more dimensions than data can bear
 
 CLIP = 50.0  # units around the median, beyond which a fit does not look
 
+KEPT = ("held", "surprise", "reach", "repeated")  # of the round in which a fit begins
 FILTERED = ("C", "mu")  # of the current model, and changed by every reward
 _rooms: list[Workspace] = []  # not in use, for any thread
 
@@ -166,7 +167,7 @@ class LearnedKalman(Policy):
             memory["next"] = t + 1 + t // 8
             return
         memory["begun"], memory["adopt"] = t, t + min(n // LATE, LATEST)
-        for name in ("held", "surprise", "reach"):
+        for name in KEPT:
             memory[f"begun_{name}"] = memory[name]
         for name in FILTERED:
             memory[f"begun_{name}"] = memory[name][:, CURRENT]
@@ -175,7 +176,7 @@ class LearnedKalman(Policy):
         """A copy of the memory as it was when the fit began, as far as a fit looks at it."""
         before = memory.copy()
         before["t"], before["z"], before["P"] = memory["begun"], 0.0, 0.0
-        for name in ("held", "surprise", "reach"):
+        for name in KEPT:
             before[name] = memory[f"begun_{name}"]
         for name in FILTERED:
             before[name][:, CURRENT] = memory[f"begun_{name}"]
@@ -194,7 +195,8 @@ class LearnedKalman(Policy):
         y = np.clip(m["reward"][places] / m["unit"], -FARTHEST, FARTHEST)
         y = np.rint(y / GRID) * GRID
         middle = float(np.median(y[arms >= 0]))
-        cells = Cells(arms, np.clip(y, middle - CLIP, middle + CLIP), np.ones(n, np.int64), float(m["reach"]))
+        reach = np.inf if is_discrete(m["repeated"]) else float(m["reach"])
+        cells = Cells(arms, np.clip(y, middle - CLIP, middle + CLIP), np.ones(n, np.int64), reach)
         w = _take_room(n, self.arms, self.dimensions)
         models = []
         for i in range(MODELS):

@@ -6,7 +6,7 @@ from typing import Any
 
 from kalmanbandits.errors import LARGEST
 from kalmanbandits.identification.search import MODELS
-from kalmanbandits.learning.local_levels import BANK, level_fields
+from kalmanbandits.learning.local_levels import BANK, VALUES, level_fields
 from kalmanbandits.policies.learned_kalman_index import LINES
 from kalmanbandits.policies.learned_kalman_kernel import LATEST
 from kalmanbandits.policies.spec import Range
@@ -14,7 +14,7 @@ from kalmanbandits.policies.spec import Range
 COUNT: Range = (0, 2**52)  # beyond it a count plus one is no longer told apart as a float64
 COUNTS = (
     "t", "fitted", "adopt", "begun", "again", "trusted", "next", "drawn", "rewarded", "last", "gone",
-    "rehearse",
+    "rehearse", "repeated", "begun_repeated",
 )  # fmt: skip
 NAMES = ("G", "Q", "C", "mu", "s2", "U", "prior", "past")
 BY_ARM = NAMES[2:]
@@ -40,6 +40,7 @@ def memory_fields(k: int, window: int, D: int) -> list[tuple[Any, ...]]:
         ("begun_held", "i8"),
         ("begun_surprise", "f8"),
         ("begun_reach", "f8"),
+        ("begun_repeated", "i8", (2,)),
         ("begun_C", "f8", (k, D)),
         ("begun_mu", "f8", (k,)),
         ("distinct", "i8"),  # arms tried
@@ -67,11 +68,7 @@ def memory_fields(k: int, window: int, D: int) -> list[tuple[Any, ...]]:
         ("mu", "f8", (MODELS, k)),
         ("s2", "f8", (MODELS, k)),
         ("U", "f8", (MODELS, k, E, E)),
-        (
-            "fitted_U",
-            "f8",
-            (k, E, E),
-        ),  # of the current model, where the next fit begins
+        ("fitted_U", "f8", (k, E, E)),  # of the current model, where the next fit begins
         ("prior", "f8", (MODELS, k, 3)),
         ("past", "f8", (MODELS, k, D + 2, D + 2)),  # sums of rounds that fits no longer see
         ("gone", "i8"),  # rounds that are in them
@@ -99,5 +96,6 @@ def memory_ranges(k: int, window: int, D: int) -> dict[str, Range]:
         "lines": (-1, k - 1),
         "d": (0, D),
         "in_use": (0, BANK - 1),
+        "oldest_value": (0, VALUES - 1),
         "strike": (-1, 1),
     }

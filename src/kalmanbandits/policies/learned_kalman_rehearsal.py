@@ -80,7 +80,8 @@ def _play(memories: Any, numbers: Any, losses: Any) -> None:
                 if i == 0 or m.scores[i, 2] > m.scores[arm, 2]:
                     arm, paid = i, mean
             losses[episode] += best - paid
-            observe_linear(m, arm, paid + math.sqrt(m.s2[CURRENT, arm]) * numbers[episode, t, d])
+            reward = paid + math.sqrt(m.s2[CURRENT, arm]) * numbers[episode, t, d]
+            observe_linear(m, arm, reward, m.reach)
             propagate(d, G, m.Q[CURRENT], m.z, m.P, m.work_M)
             for a in range(d):
                 ahead[a] = 0.0
