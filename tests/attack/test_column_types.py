@@ -172,5 +172,5 @@ def test_a_zone_that_the_machine_does_not_know(tmp_path: Path) -> None:
     parquet.write_table(table, tmp_path / "zone")
     for source in (table, tmp_path / "zone"):
         assert Replay(source).index.values.astype(int).tolist() == [1, 2, 3, 4]
-    with pytest.raises(KalmanBanditsError, match="column 'odd'.*Nowhere"):
+    with pytest.raises(KalmanBanditsError, match=r"column 'odd'.*Nowhere"):
         Replay(table.to_pandas(types_mapper=pd.ArrowDtype))

@@ -8,7 +8,7 @@ Series = list[tuple[str, Any]]  # names and cells of columns
 
 
 def arrow_columns(table: Any) -> Series:
-    """The columns of a table of pyarrow by name: numbers and times as arrays, all else as Python's objects."""
+    """The columns of pyarrow's table by name: numbers and times as arrays, all else as Python's objects."""
     from pyarrow import types  # type: ignore[import-untyped]
 
     series, index = [], _pandas_index(table.schema)

@@ -1,4 +1,4 @@
-"""Data frames of pandas and polars, tables of pyarrow, and mappings of columns, as named columns, without needing either."""
+"""Frames of pandas and polars, tables of pyarrow, and mappings, as named columns, needing none of them."""
 
 from __future__ import annotations
 
