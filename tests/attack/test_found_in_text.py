@@ -13,6 +13,7 @@ import pytest
 
 import kalmanbandits as kb
 from kalmanbandits import cli
+from kalmanbandits.errors import InvalidArgument
 
 
 @pytest.mark.parametrize("name", ["é" * 125, "日" * 83, "𝒜" * 62, "a" * 250])
@@ -55,6 +56,19 @@ def test_a_huge_cell_is_printed_short(tmp_path: Path, capsys: pytest.CaptureFixt
     for text in files:
         assert not re.search(r"[\d,]{30}", text)
     assert "\x1b" not in files[0] + files[1]
+
+
+ADDRESSES = [
+    "tcp://scheduler", "http://127.0.0.1:8787", "http://127.0.0.1:8787/status", "ucx://127.0.0.1:8786",
+    "tcp://:8786",    "tcp://127.0.0.1:0", "tcp://127.0.0.1:99999", "tcp://127.0.0.1:port", "tcp://", "://", "TCP://127.0.0.1:8786",
+    "tcp://user@127.0.0.1:8786", "inproc://10.0.0.1/1/1", "tcp://[::1", "tcp://127.0.0.1:8786 x",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("where", ADDRESSES)
+def test_half_an_address_of_a_cluster_is_refused_at_once(where: str) -> None:
+    with pytest.raises(InvalidArgument, match="cluster must be"):
+        kb.cluster.open_cluster(where)
 
 
 INTERRUPTED = """
