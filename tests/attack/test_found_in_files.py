@@ -72,3 +72,39 @@ def test_a_relative_cache_folder_is_ignored(home: str | None, tmp_path: Path) ->
     assert done.stdout == "1\n", done.stderr
     assert list((tmp_path / "theirs").iterdir()) == []
     assert (tmp_path / "home" / ".cache" / "kalmanbandits").exists() == (home is None)
+
+
+STUDY = """
+name = "small"
+rounds = 20
+runs = 1
+[[systems]]
+family = "rotation"
+theta = 1.0
+[[policies]]
+policy = "UCB"
+"""
+
+
+def test_a_store_whose_descriptions_are_damaged_or_never_end(tmp_path: Path) -> None:
+    """Labelled arrays are opened by Zarr, which reads whatever lies there."""
+    kb.studies.run_study(kb.studies.parse_study(STUDY), tmp_path / "store", jobs=1)
+    results = kb.studies.Results.open(tmp_path / "store")
+    results.to_xarray().close()
+    described = tmp_path / "store" / "data.zarr" / "zarr.json"
+    sound = described.read_bytes()
+    for make in (
+        lambda path: path.symlink_to("/dev/zero"),
+        os.mkfifo,
+        lambda path: path.write_bytes(sound.replace(b"zarr_format", b"zarr_for")),
+        lambda path: path.write_bytes(b"[]"),
+        lambda path: path.write_bytes(sound[:100]),
+        Path.mkdir,
+    ):
+        described.unlink()
+        make(described)
+        with pytest.raises(FileFormatError, match=r"data\.zarr"):
+            results.to_xarray()
+        if described.is_dir():
+            described.rmdir()
+            described.touch()
