@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from targets import STUDY
 
 import kalmanbandits as kb
 from kalmanbandits.errors import FileFormatError, InvalidArgument
@@ -72,18 +73,6 @@ def test_a_relative_cache_folder_is_ignored(home: str | None, tmp_path: Path) ->
     assert done.stdout == "1\n", done.stderr
     assert list((tmp_path / "theirs").iterdir()) == []
     assert (tmp_path / "home" / ".cache" / "kalmanbandits").exists() == (home is None)
-
-
-STUDY = """
-name = "small"
-rounds = 20
-runs = 1
-[[systems]]
-family = "rotation"
-theta = 1.0
-[[policies]]
-policy = "UCB"
-"""
 
 
 def test_a_store_whose_descriptions_are_damaged_or_never_end(tmp_path: Path) -> None:

@@ -12,21 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from targets import STUDY
 
 from kalmanbandits import cli
 
 EVIL = "n\nDone\x1b[31m\x07\x9b\x7f\u202e\u2028é日 \xa0"
 TABLE = np.random.default_rng(0).normal(size=(60, 2)).tolist()
-STUDY = """
-name = "plain"
-rounds = 50
-runs = 1
-[[systems]]
-family = "rotation"
-theta = 1.0
-[[policies]]
-policy = "UCB"
-"""
 
 
 def obeyed(text: str) -> list[str]:
