@@ -67,7 +67,7 @@ def test_commands_print_names_that_a_terminal_does_not_obey(
         ("run", study, "--out", store),
         ("plan", study),
         ("report", store),
-        ("run", study, "--out", folder / "more", "--first-run", 1),
+        ("run", study, "--out", folder / "more", "--first-run", 2),
         ("merge", store, folder / "more", "--out", folder / f"{EVIL}-merged"),
     ):
         code, text = said(capsys, *words)
