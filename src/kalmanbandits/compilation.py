@@ -211,9 +211,11 @@ def cache_folder() -> Path | None:
     """
     # Not Numba's own setting: Numba takes it from the file .numba_config.yaml of the current folder too, and
     # whoever says where the machine code lies says what is run.
-    numba_root = os.environ.get("NUMBA_CACHE_DIR")
+    numba_root, user = os.environ.get("NUMBA_CACHE_DIR"), os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(user):
+        user = ""  # as its specification demands: else whoever made the current folder says what is run
     try:
-        root = Path(numba_root or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute()
+        root = Path(numba_root or user or Path.home() / ".cache").absolute()
     except (RuntimeError, OSError):  # no home, or no current folder
         return None
     versions = f"numba {numba.__version__} numpy {np.__version__} python {sys.version}"

@@ -6,6 +6,7 @@ import difflib
 import math
 import numbers
 import os
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -493,6 +494,33 @@ def shown(value: object) -> str:
     except Exception:  # an integer of thousands of digits; an object of somebody's own
         return f"an {type(value).__name__} that cannot be shown"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… of type {type(value).__name__}"
+
+
+def visible(text: object) -> str:
+    r"""A text as one line of characters that show themselves: all others are escaped.
+
+    A terminal obeys control characters, and a name of two lines looks like two things that were said.
+
+    Parameters
+    ----------
+    text : object
+        A name, of an arm or a file, from somebody who may mean harm.
+
+    Returns
+    -------
+    str
+        The same text, with an escape such as Python writes for each character that has no picture.
+
+    Examples
+    --------
+    >>> print(visible("north\x1b[31m\n日本"))
+    north\x1b[31m\n日本
+    """
+    return "".join(
+        letter if letter.isprintable() or unicodedata.category(letter) == "Zs"  # a space of any width
+        else letter.encode("unicode_escape", "surrogatepass").decode()
+        for letter in str(text)
+    )  # fmt: skip
 
 
 def nearest(name: object, names: Iterable[str]) -> str:

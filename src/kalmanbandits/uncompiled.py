@@ -1,5 +1,9 @@
 """Kernels in plain Python, as they run with NUMBA_DISABLE_JIT=1: the same numbers, and nothing to compile.
 
+The same up to rounding: compiled code multiplies and adds in one step, and sums in another order. Where
+rewards differ by ten orders of magnitude and more, a fit of `LearnedKalman` magnifies that, and choices
+may part.
+
 For debuggers, for mutation tests, and for tables so small that compiling takes longer (`cli.ahead`).
 """
 

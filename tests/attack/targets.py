@@ -67,11 +67,13 @@ def made(name: str) -> kb.Policy:
 
 
 def rounds(agent: kb.Agent, count: int) -> None:
-    """Play some rounds; a few rewards stay away."""
+    """Play some rounds; a few rewards never come, and the last ones are still to come."""
     for t in range(count):
         ticket = agent.ask()
         if t % 8 < 7:
             agent.tell(ticket, float(t % 5) - 1.5)
+        elif t < count - 12:  # or all that comes later would wait for it, and the memory learn nothing
+            agent.expire(ticket)
     agent.explain()
 
 

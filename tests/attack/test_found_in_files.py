@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from targets import STUDY
 
 import kalmanbandits as kb
 from kalmanbandits.errors import FileFormatError, InvalidArgument
@@ -52,3 +56,44 @@ def test_the_index_of_a_pandas_frame_is_no_arm(tmp_path: Path) -> None:
     dated = frame.set_index(pd.to_datetime(["2024-01-01", "2024-01-02", "2024-01-03"]))
     dated.to_parquet(tmp_path / "dated.parquet")
     assert kb.systems.Replay(tmp_path / "dated.parquet").names == ("a", "b")
+
+
+@pytest.mark.parametrize("home", ["", "/nonexistent", None])
+def test_a_relative_cache_folder_is_ignored(home: str | None, tmp_path: Path) -> None:
+    """As the XDG specification demands: the current folder may be anybody's, and machine code is run."""
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    environment |= {"XDG_CACHE_HOME": "theirs", "HOME": str(tmp_path / "home") if home is None else home}
+    (tmp_path / "theirs").mkdir()
+    code = (
+        "import kalmanbandits as kb; a = kb.Agent(kb.UCB(arms=2)); a.update(a.select(), 1.0); print(a.rounds)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.stdout == "1\n", done.stderr
+    assert list((tmp_path / "theirs").iterdir()) == []
+    assert (tmp_path / "home" / ".cache" / "kalmanbandits").exists() == (home is None)
+
+
+def test_a_store_whose_descriptions_are_damaged_or_never_end(tmp_path: Path) -> None:
+    """Labelled arrays are opened by Zarr, which reads whatever lies there."""
+    kb.studies.run_study(kb.studies.parse_study(STUDY), tmp_path / "store", jobs=1)
+    results = kb.studies.Results.open(tmp_path / "store")
+    results.to_xarray().close()
+    described = tmp_path / "store" / "data.zarr" / "zarr.json"
+    sound = described.read_bytes()
+    for make in (
+        lambda path: path.symlink_to("/dev/zero"),
+        os.mkfifo,
+        lambda path: path.write_bytes(sound.replace(b"zarr_format", b"zarr_for")),
+        lambda path: path.write_bytes(b"[]"),
+        lambda path: path.write_bytes(sound[:100]),
+        Path.mkdir,
+    ):
+        described.unlink()
+        make(described)
+        with pytest.raises(FileFormatError, match=r"data\.zarr"):
+            results.to_xarray()
+        if described.is_dir():
+            described.rmdir()
+            described.touch()

@@ -7,13 +7,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from kalmanbandits import saving
 from kalmanbandits.agent import calls, checks, forking
-from kalmanbandits.agent.events import Event
 from kalmanbandits.agent.explanation import Explanation, explain
 from kalmanbandits.agent.history import History
 from kalmanbandits.agent.journal import Journal
@@ -205,24 +205,18 @@ class AgentBase:
 
     def _do(self, call: Callable[..., calls.Answer], *arguments: object) -> Any:
         """One of the `calls`, on record."""
+        return self._turn(partial(self._work, call, arguments))
 
-        def work() -> Any:
-            play = self._play
-            now = _time_after(play)
-            if play.ticket_timeout is not None:
-                self._record(calls.expire_old(play, now, play.ticket_timeout))
-            happened, answer = call(play, now, *arguments)
-            self._record(happened)
-            return answer
-
-        return self._turn(work)
-
-    def _record(self, happened: list[Event]) -> None:
-        """Put the events of one call into the journal, if there is one, and play them."""
-        if self._journal is not None:
-            self._journal.write(happened)
-        else:
-            self._play.play_all(happened)
+    def _work(self, call: Callable[..., calls.Answer], arguments: tuple[object, ...]) -> Any:
+        """Put the events of one call into the journal, if there is one, and play them; the call's answer."""
+        play = self._play
+        record = play.play_all if self._journal is None else self._journal.write
+        now = _time_after(play)
+        if play.ticket_timeout is not None:
+            record(calls.expire_old(play, now, play.ticket_timeout))
+        happened, answer = call(play, now, *arguments)
+        record(happened)
+        return answer
 
     def _play_table(self, replay: Replay, once: bool) -> bool:
         """Every row of a table, or none; whether they were played."""

@@ -51,9 +51,10 @@ class Clip:
         recent = self._recent
         if recent and recent[-1][0] == round_:
             return recent[-1][1]
-        ordered = self._ordered()
+        ordered = self._ordered() if self._sorted is None else self._sorted
         if (limits := self._limits(ordered)) is not None:
-            reward = min(max(reward, limits[0]), limits[1])
+            low, high = limits
+            reward = low if reward < low else high if reward > high else reward
         leaving = recent[0][1] if len(recent) == WINDOW else None
         self._sorted = None  # until it is right again
         recent.append((round_, reward))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kalmanbandits.agent.play import Play
-from kalmanbandits.errors import Array
+from kalmanbandits.errors import Array, visible
 from kalmanbandits.policies.spec import Policy
 from kalmanbandits.policies.verbs import TIE, score_once, select_once
 
@@ -45,13 +45,13 @@ class Explanation:
     arms: tuple[Any, ...]
 
     def __str__(self) -> str:
-        wide = max(4, *(len(_visible(arm)) for arm in self.arms))
+        wide = max(4, *(len(visible(arm)) for arm in self.arms))
         head = f"  {'arm':>{wide}}  pulls    prediction   uncertainty         index  why"
         lines = [f"round {self.round}", head]
         for arm, pulls, *numbers, why in self._rows():
             cells = "".join(f"{x:>14.6g}" for x in numbers)
             mark = "→" if arm == self.choice else " "
-            lines.append(f"{mark} {_visible(arm):>{wide}} {pulls:>6}{cells}  {why}".rstrip())
+            lines.append(f"{mark} {visible(arm):>{wide}} {pulls:>6}{cells}  {why}".rstrip())
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -60,7 +60,7 @@ class Explanation:
         for arm, pulls, *numbers, why in self._rows():
             cells = "".join(f"<td>{x:.6g}</td>" for x in numbers)
             tag = "b" if arm == self.choice else "span"
-            name = f"<{tag}>{html.escape(_visible(arm))}</{tag}>"
+            name = f"<{tag}>{html.escape(visible(arm))}</{tag}>"
             rows.append(f"<tr><th>{name}</th><td>{pulls}</td>{cells}<td>{html.escape(why)}</td></tr>")
         head = "".join(f"<th>{name}</th>" for name in HEADS)
         return f"<table><caption>round {self.round}</caption><tr>{head}</tr>{''.join(rows)}</table>"
@@ -84,14 +84,6 @@ class Explanation:
         for a, arm in enumerate(self.arms):
             numbers = (float(x[a]) for x in (self.prediction, self.uncertainty, self.index))
             yield arm, int(self.pulls[a]), *numbers, self.why[a]
-
-
-def _visible(arm: object) -> str:
-    """An arm for a terminal: control characters in its name, which a terminal would obey, are escaped."""
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape", "surrogatepass").decode()
-        for letter in str(arm)
-    )
 
 
 def explain(play: Play, offered: Any) -> Explanation:

@@ -40,6 +40,7 @@ from kalmanbandits.systems.replay import Replay
 from kalmanbandits.systems.table_files import number_in, one_character, read_series
 from kalmanbandits.systems.table_frames import frame_series
 from kalmanbandits.systems.table_index import Index, TableError, from_numbers, from_text
+from kalmanbandits.systems.tables import as_number
 
 ROLES: dict[str, tuple[str, ...]] = {
     "time": ("time", "date", "datetime", "timestamp", "round", "step", "t", "when", "day", "hour"),
@@ -251,8 +252,8 @@ def _numbers(name: str, series: Mapping[str, Any], column: str | None, role: str
     found = np.full(len(series[column]), np.nan)
     for row, cell in enumerate(series[column]):
         try:
-            number = number_in(cell) if isinstance(cell, str) else float(cell)
-        except (TypeError, ValueError):
+            number = number_in(cell) if isinstance(cell, str) else as_number(cell)
+        except (TypeError, ValueError, OverflowError):
             number = None
         if number is None or not np.isfinite(number):
             raise TableError(

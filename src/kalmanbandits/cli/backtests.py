@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from kalmanbandits.cli.commands import EXIT_CODES, client_of, commands, importing, load_own, on_cluster
+from kalmanbandits.cli.terminal import say
 
 F = TypeVar("F", bound=Callable[..., Any])
 FITTED = "# Fitted to "  # how a file of `fit` begins
@@ -117,10 +118,10 @@ def play_table(replay: Any, origin: Any, folder: Path, title: str, options: dict
     said = [f"{replay.rounds} rows, {replay.arms} columns, {replay.missing} cells missing"]
     if replay.index is not None:
         said.append(f"{replay.index.name!r} says when: {span(replay)}")
-    click.echo(f"{title}: {'; '.join(said)}", err=True)
+    say(f"{title}: {'; '.join(said)}", err=True)
     trained = train(replay) if options["fit"] else None
     if trained is not None:
-        click.echo(f"fitted to the first {trained.rows} rows: dimension {trained.dimension}", err=True)
+        say(f"fitted to the first {trained.rows} rows: dimension {trained.dimension}", err=True)
     found = line_up(replay, split(options["policies"]), None if trained is None else trained.system)
     threads = options["jobs"] or available_cores()
     with client_of(options["cluster"]) as client, Reporter(sys.stderr) as reporter:
@@ -134,14 +135,14 @@ def play_table(replay: Any, origin: Any, folder: Path, title: str, options: dict
         else:
             work.do_on_cluster(client, options["jobs"])
     result = work.result()
-    click.echo("\n".join(lines(result)))
+    say(*lines(result))
     if result.left_out:
-        click.echo(left_out_line(result), err=True)
-    click.echo(f"\n{recommend(result)}")
+        say(left_out_line(result), err=True)
+    say("", recommend(result))
     made = write_backtest(result, folder, title, origin)
-    click.echo(f"Report written to {folder}", err=True)
+    say(f"Report written to {folder}", err=True)
     if origin is not None:
-        click.echo(f"An agent that plays {recommend(result).policy}: {made[4]}", err=True)
+        say(f"An agent that plays {recommend(result).policy}: {made[4]}", err=True)
 
 
 @commands.command(short_help="Identify the system behind a table of past rewards.", epilog=EXIT_CODES)
@@ -180,10 +181,10 @@ def fit(table: Path, out: Path | None, dimensions: int, without_levels: bool, **
             f"{path} is there already and `fit` has not written it (give another name by --out, or remove it)"
         )
     found = fit_table(replay, dimensions)
-    click.echo("\n".join(describe(found, replay.names)))
+    say(*describe(found, replay.names))
     system = found.deviations if without_levels else found.system
     write_atomically(path, f"{FITTED}{shown(table.name)}, {found.rows} rows.\n{system.to_toml()}".encode())
-    click.echo(f"System written to {path}", err=True)
+    say(f"System written to {path}", err=True)
 
 
 def read_table(table: Path, options: dict[str, Any]) -> tuple[Any, Any]:
@@ -231,4 +232,7 @@ def split(names: str | None) -> list[str] | None:
     """`a, b` as a list, with "quotes" around a name that holds a comma; None for all."""
     if names is None:
         return None
-    return [name.strip() for row in csv.reader([names], skipinitialspace=True) for name in row]
+    try:
+        return [name.strip() for row in csv.reader([names], skipinitialspace=True) for name in row]
+    except csv.Error:
+        raise click.UsageError(f"names must be separated by commas, on one line, got {names!r}") from None

@@ -13,6 +13,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from kalmanbandits import __version__
+from kalmanbandits.cli.terminal import one_line, say
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -78,7 +79,7 @@ def client_of(where: str | None) -> Iterator[Any]:
     with open_cluster(where) as client:
         for name in ("distributed", "distributed.client"):
             logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong is said in our words
-        click.echo(f"Dashboard: {client.dashboard_link}", err=True)
+        say(f"Dashboard: {client.dashboard_link}", err=True)
         yield client
 
 
@@ -112,7 +113,7 @@ def check(context: click.Context, system: Path | None, family: str | None, setti
         raise click.UsageError("give either a SYSTEM file or --family with --set KEY=VALUE …")
     made = system_from_options(family, settings) if system is None else system_from_file(system)
     found = made.check()
-    click.echo(str(found))
+    say(*str(found).splitlines())
     context.exit(0 if found.holds else ASSUMPTION_FAILS)
 
 
@@ -128,7 +129,7 @@ def list_() -> None:
     """
     from kalmanbandits.cli.systems import catalogue
 
-    click.echo("\n".join(catalogue()))
+    say(*catalogue())
 
 
 def answer(arguments: list[str]) -> int:
@@ -139,6 +140,7 @@ def answer(arguments: list[str]) -> int:
         )
         sys.stdout.flush()
     except click.ClickException as error:
+        vars(error)["message"] = one_line(error.message)
         error.show()
         return BAD_USE
     except (KeyboardInterrupt, click.Abort):
@@ -161,7 +163,7 @@ def _fault(error: Exception) -> int | None:
         return 0
     if not isinstance(error, (KalmanBanditsError, OSError)):
         return None
-    click.echo(f"error: {error}", err=True)
+    say(f"error: {error}", err=True)
     if isinstance(error, (StoreRefused, FileFormatError)):
         return REFUSED
     if isinstance(error, ClusterError):

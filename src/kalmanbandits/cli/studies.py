@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 
 from kalmanbandits.cli.commands import EXIT_CODES, F, client_of, commands, importing, load_own, on_cluster
+from kalmanbandits.cli.terminal import say
 
 if TYPE_CHECKING:
     from kalmanbandits.studies import Changes
@@ -112,7 +113,7 @@ def run(
     path = _study_file(study)
     out = out or Path("results") / path.stem
     _play(context, path, out, _changes(options), options, shard)
-    click.echo(f"Its report: kalmanbandits report {shlex.quote(str(out))}", err=True)
+    say(f"Its report: kalmanbandits report {shlex.quote(str(out))}", err=True)
 
 
 @commands.command(short_help="Estimate what a study will cost.", epilog=EXIT_CODES)
@@ -135,7 +136,7 @@ def plan(study: str, runs: int | None, quick: bool, jobs: int | None, imports: t
 
     load_own(imports)
     what = load_study(_study_file(study), Changes(runs=runs, quick=quick))
-    click.echo("\n".join(plan_lines(plan_study(what, jobs))))
+    say(*plan_lines(plan_study(what, jobs)))
 
 
 @commands.command(short_help="Join stores of different runs.", epilog=EXIT_CODES)
@@ -158,7 +159,7 @@ def merge(folders: tuple[Path, ...], out: Path | None, imports: tuple[Path, ...]
     load_own(imports)
     results = merge_stores(folders, out)
     there = "complete" if results.complete else f"{100 * results.share:.1f} % of the study"
-    click.echo(f"Merged into {results.folder}: {there}", err=True)
+    say(f"Merged into {results.folder}: {there}", err=True)
 
 
 @commands.command(short_help="Write figure, table and page of a study.", epilog=EXIT_CODES)
@@ -237,7 +238,7 @@ def _play(
     study = load_study(path, changes)
     sizes = ((len(study.cells), "system"), (len(study.labels), "policy"), (study.runs, "run"))
     said = ", ".join(counted(number, what) for number, what in sizes)
-    click.echo(f"{study.name}: {said} of {study.rounds} rounds", err=True)
+    say(f"{study.name}: {said} of {study.rounds} rounds", err=True)
     again = shlex.join(
         ["kalmanbandits", *(word for word in context.find_root().obj or () if word != "--fresh")]
     )
@@ -257,11 +258,11 @@ def _play(
                 )
         except (KeyboardInterrupt, OSError, ClusterError) as error:
             stopped = "Stopped" if isinstance(error, KeyboardInterrupt) else "Failed"
-            click.echo(f"{stopped}. What is done is kept in {out}. Go on with:\n  {again}", err=True)
+            say(f"{stopped}. What is done is kept in {out}. Go on with:", f"  {again}", err=True)
             raise
     seconds, size = results.manifest["seconds"], amount(results.manifest["size"])
     done = "Done" if shard is None else f"Shard {shard} done ({100 * results.share:.1f} % of the study)"
-    click.echo(f"{done} in {seconds:.1f} s: {out} ({size})", err=True)
+    say(f"{done} in {seconds:.1f} s: {out} ({size})", err=True)
 
 
 def _report(folder: Path) -> None:
@@ -271,4 +272,4 @@ def _report(folder: Path) -> None:
     results = Results.open(folder)
     write_report(results, folder)
     there = "" if results.complete else f", of the {100 * results.share:.1f} % of the study that are there"
-    click.echo(f"Report written to {folder}{there}", err=True)
+    say(f"Report written to {folder}{there}", err=True)

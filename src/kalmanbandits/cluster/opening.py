@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import inspect
 import logging
 import re
@@ -73,8 +74,8 @@ def open_cluster(where: str) -> AbstractContextManager[Client]:
     if not isinstance(where, str):
         raise InvalidType(f"cluster must be {FORMS}, got {shown(where)}")
     check_installed()
-    if re.fullmatch(r"[a-z]+://\S+", where):
-        return _client(where)
+    if "://" in where:
+        return _client(_address(where))
     if match := re.fullmatch(r"local:(\d{1,7})", where):
         workers = int(match[1])
         if not 1 <= workers <= MOST_LOCAL:
@@ -83,6 +84,20 @@ def open_cluster(where: str) -> AbstractContextManager[Client]:
     if where.endswith((".yaml", ".yml")):
         return _started(lambda: _queued(Path(where)))
     raise InvalidArgument(f"cluster must be {FORMS}, got {shown(where)}")
+
+
+def _address(where: str) -> str:
+    """The address of a scheduler, whole: Dask would log a traceback for half of one when the process ends."""
+    protocols = ["tcp", "tls", "ws", "wss"]
+    if any(importlib.util.find_spec(name) for name in ("ucp", "distributed_ucxx")):
+        protocols.append("ucx")
+    found = re.fullmatch(r"([a-z0-9+]+)://(\[[0-9a-fA-F:.%]+\]|[^\s/:@\[\]]+):(\d{1,5})/?", where)
+    if found is None or found[1] not in protocols or not 1 <= int(found[3]) <= 65535:
+        raise InvalidArgument(
+            f"cluster must be the address of a scheduler such as tcp://scheduler:8786, with its port, by "
+            f"{', '.join(protocols)}, got {shown(where)} (the scheduler prints it when it starts)"
+        )
+    return where
 
 
 @contextlib.contextmanager

@@ -32,6 +32,11 @@ def centre_fields() -> list[Field]:
     return [("centred", "f8"), ("mean_g", "f8"), ("mean_h", "f8")]
 
 
+def centre_ranges() -> dict[str, tuple[float, float]]:
+    """What is divided by is positive."""
+    return {"centred": (FIRST, LONG)}
+
+
 def start_centre(memory: np.void) -> None:
     """As if nothing predicted anything."""
     memory["centred"] = FIRST

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 import numba
@@ -38,6 +37,7 @@ def compile_inner(function: F, options: dict[str, Any]) -> F:
     options |= OPTIONS | {"_nrt": _counts_references(function)}
     compiled = numba.njit(function, **options)
     from_python = numba.njit(function, pipeline_class=EntryCompiler, **OPTIONS)
+    from_python._compile_for_args = _in_a_thread(from_python._compile_for_args)
     compiled._insert = lambda *_, **__: None  # or Numba would jump to machine code that is not there
     compiled._compile_for_args = lambda *_, **__: from_python
     # A constant is compiled for as any other value of its type is, or all that gets one is compiled twice.
@@ -53,38 +53,40 @@ def compile_entry(function: F, cache: CodeCache) -> F:
     compiled = numba.njit(function, **options)
     compiled._cache = cache
     compiled.typeof_pyval = type_of
-    compiled._compile_for_args = _with_clear_errors(compiled._compile_for_args)
+    compiled._compile_for_args = _with_clear_errors(_in_a_thread(compiled._compile_for_args))
     return compiled  # type: ignore[no-any-return]
 
 
-@contextlib.contextmanager
-def _signals_later() -> Iterator[None]:
-    """In a `with` block: Python's handlers of signals, such as the one of Ctrl-C, run when it ends.
+def _in_a_thread(compile_for: Callable[..., object]) -> Callable[..., object]:
+    """Compile in a thread of its own, where no exception comes from outside.
 
-    An exception in the middle of llvmlite's Python code makes it free memory twice, which ends the process.
+    One in the middle of llvmlite's Python code, from a handler of a signal such as Ctrl-C or from another
+    thread (`PyThreadState_SetAsyncExc`, as some libraries limit times with), makes it free memory twice,
+    which ends the process. This way it reaches the caller, and the compiler comes to its end.
     """
-    if threading.current_thread() is not threading.main_thread():  # only that one runs them
-        yield
-        return
-    arrived: list[int] = []
-    handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
-    own: dict[int, Any] = {number: handler for number, handler in handlers.items() if callable(handler)}
-    for number in own:
-        signal.signal(number, lambda number, _: arrived.append(number))
-    try:
-        yield
-    finally:
-        for number, handler in own.items():
-            signal.signal(number, handler)
-        for number in arrived:
-            own[number](number, None)
+
+    def compile_for_args(*arguments: Any, **keywords: object) -> object:
+        done: Future[object] = Future()
+
+        def work() -> None:
+            try:
+                done.set_result(compile_for(*arguments, **keywords))
+            except BaseException as error:
+                done.set_exception(error)
+
+        try:
+            threading.Thread(target=work, name="kalmanbandits-compiler").start()
+        except RuntimeError:  # the interpreter is about to end, and starts no more
+            work()
+        return done.result()
+
+    return compile_for_args
 
 
 def _with_clear_errors(compile_for: Callable[..., object]) -> Callable[..., object]:
     def compile_for_args(*arguments: Any, **keywords: object) -> object:
         try:
-            with _signals_later():
-                return compile_for(*arguments, **keywords)
+            return compile_for(*arguments, **keywords)
         except KeyError as error:  # Numba looks a field up in the type of a record
             kinds = (getattr(value, "dtype", None) for value in arguments)
             names = next((kind.names for kind in kinds if kind is not None and kind.names), ())
@@ -93,11 +95,6 @@ def _with_clear_errors(compile_for: Callable[..., object]) -> Callable[..., obje
             raise InvalidArgument(
                 f"fields must list {error.args[0]!r}, which the kernel uses, got {', '.join(names)}"
             ) from error
-        except RuntimeError as error:
-            # LLVM hands the machine code over in a callback, in which an interrupt is lost, and the code too.
-            if "no compiled object yet" in str(error):
-                raise KeyboardInterrupt from error
-            raise
 
     return compile_for_args
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from kalmanbandits.compilation import Field, jit
 from kalmanbandits.errors import InvalidArgument, probability
-from kalmanbandits.learning.centre import centre_fields, start_centre, step_of_level
+from kalmanbandits.learning.centre import centre_fields, centre_ranges, start_centre, step_of_level
 from kalmanbandits.learning.codes import decode, encode, shift
 from kalmanbandits.learning.shrinkage import (
     fit_shrunk,
@@ -31,6 +31,7 @@ from kalmanbandits.learning.shrinkage import (
 from kalmanbandits.policies.arm_levels import (
     FORGET,
     arm_level_fields,
+    arm_level_ranges,
     compare,
     note_level,
     plain_error,
@@ -80,6 +81,7 @@ class AdaptiveUBSS(Policy):
     arms: int
     delta_e: float = 0.1
     rewrites: ClassVar[bool] = True
+    constants: ClassVar[tuple[str, ...]] = ("width", "given")
     scale_free: ClassVar[bool] = True  # it works in standard units
     level_free: ClassVar[bool] = True
 
@@ -122,7 +124,8 @@ class AdaptiveUBSS(Policy):
     def ranges(self) -> dict[str, Range]:
         """The code, the window that decides, the rewards in Ξ, and the opening."""
         k, s = self.arms, self.windows
-        return {"code": (0, k**s - 1), "window": (1, s), "seen": (0, s), **unit_ranges(k, OPENING)}
+        ranges = unit_ranges(k, OPENING) | centre_ranges() | arm_level_ranges()
+        return {"code": (0, k**s - 1), "window": (1, s), "seen": (0, s), **ranges}
 
     def start(self, memory: np.void) -> None:
         """The shortest window decides first."""

@@ -13,7 +13,7 @@ from kalmanbandits.compilation import Field, jit
 from kalmanbandits.errors import positive, probability, whole
 from kalmanbandits.filtering.kalman import correct, dot, quadratic
 from kalmanbandits.policies.deviation import ScaledPolicy, check_scale
-from kalmanbandits.policies.spec import Range, check_arms
+from kalmanbandits.policies.spec import POSITIVE, WEIGHT, Range, check_arms
 from kalmanbandits.policies.standard_units import (
     NO_REWARD,
     follow_mean,
@@ -72,6 +72,7 @@ class ARUCB(ScaledPolicy):
     m: float = 1.0
     sigma: float | None = None
     scale: float | None = None
+    constants: ClassVar[tuple[str, ...]] = ("known", "prior", "log_e", "given")
     lengthens: ClassVar[tuple[str, ...]] = ("early_arm", "early_x")  # an opening gets longer
 
     def __post_init__(self) -> None:
@@ -114,7 +115,14 @@ class ARUCB(ScaledPolicy):
 
     def ranges(self) -> dict[str, Range]:
         """The rewards in φ, and the opening."""
-        return {"seen": (0, self.lags), **unit_ranges(self.arms, self._opening)}
+        return {
+            "seen": (0, self.lags),
+            "D": POSITIVE,
+            "growth": POSITIVE,
+            "squares": WEIGHT,
+            "weight": WEIGHT,
+            **unit_ranges(self.arms, self._opening),
+        }
 
     def start(self, memory: np.void) -> None:
         """No model has seen anything; σ̂ begins at one unit, with the weight of one round."""

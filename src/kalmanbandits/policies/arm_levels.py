@@ -20,6 +20,7 @@ import numpy as np
 
 from kalmanbandits.compilation import Field, jit
 from kalmanbandits.learning.ridge import staleness
+from kalmanbandits.policies.spec import POSITIVE, REWARDS, WEIGHT, Range
 
 FORGET = 0.999  # of the running prediction errors, per round
 MARGIN = 1.01  # of the levels: where both predict alike, means that differ are all there is to act on
@@ -39,6 +40,17 @@ def arm_level_fields(arms: int) -> list[Field]:
         ("weight", "f8"),
         ("sigma", "f8"),  # of the one that decides
     ]
+
+
+def arm_level_ranges() -> dict[str, Range]:
+    """Levels are rewards; what is divided by, or has a root taken of, is positive."""
+    return {
+        "mean": REWARDS,
+        "v": POSITIVE,
+        "plain": (0, 1),
+        **dict.fromkeys(("plain_squares", "squares", "weight"), WEIGHT),
+        "sigma": POSITIVE,
+    }
 
 
 def start_levels(memory: np.void) -> None:

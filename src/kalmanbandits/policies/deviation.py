@@ -8,13 +8,14 @@ B. P. Welford, "Note on a method for calculating corrected sums of squares and p
 from __future__ import annotations
 
 import math
-from typing import Any
+import sys
+from typing import Any, ClassVar
 
 import numpy as np
 
 from kalmanbandits.compilation import Field, jit
 from kalmanbandits.errors import positive
-from kalmanbandits.policies.spec import PROMISES, Policy
+from kalmanbandits.policies.spec import PROMISES, SQUARES, Policy, Range
 
 FIELDS: list[Field] = [("scale", "f8"), ("given", "f8"), ("n", "i8"), ("mean", "f8"), ("M2", "f8")]
 
@@ -28,6 +29,11 @@ class ScaledPolicy(Policy):
     """A policy with a parameter `scale`, the unit of the rewards, which it estimates where none is given."""
 
     scale: float | None
+    constants: ClassVar[tuple[str, ...]] = ("given",)
+
+    def ranges(self) -> dict[str, Range]:
+        """The running moments, where it has `FIELDS`."""
+        return {"scale": (0, sys.float_info.max), "M2": SQUARES}
 
     @property
     def scale_free(self) -> bool:

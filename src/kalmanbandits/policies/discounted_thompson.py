@@ -14,7 +14,7 @@ from kalmanbandits.errors import probability
 from kalmanbandits.policies import deviation
 from kalmanbandits.policies.deviation import ScaledPolicy
 from kalmanbandits.policies.discounted_ucb import DiscountedUCB
-from kalmanbandits.policies.spec import check_arms
+from kalmanbandits.policies.spec import Range, check_arms
 from kalmanbandits.policies.verbs import KERNELS, register_kernel
 from kalmanbandits.streams import POLICY, normal
 
@@ -47,6 +47,7 @@ class DiscountedThompson(ScaledPolicy):
     discount: float = 0.98
     scale: float | None = None
     deterministic: ClassVar[bool] = False
+    constants: ClassVar[tuple[str, ...]] = DiscountedUCB.constants
 
     def __post_init__(self) -> None:
         discount = probability("discount", self.discount, "the weight of a reward one round later")
@@ -59,6 +60,10 @@ class DiscountedThompson(ScaledPolicy):
     def unpromised(self) -> Mapping[str, str]:
         """An outlier stays in the scale; a strong discount remembers little."""
         return deviation.unpromised(1 / (1 - self.discount), self.arms)
+
+    def ranges(self) -> dict[str, Range]:
+        """Those of `DiscountedUCB`."""
+        return self._counts().ranges()
 
     def fields(self) -> list[Field]:
         """Those of `DiscountedUCB`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from kalmanbandits.compilation import Field, jit
 from kalmanbandits.errors import positive, probability
 from kalmanbandits.policies import deviation
 from kalmanbandits.policies.deviation import ScaledPolicy, note_reward
-from kalmanbandits.policies.spec import check_arms
+from kalmanbandits.policies.spec import POSITIVE, Range, check_arms
 from kalmanbandits.policies.verbs import register_kernel
 
 
@@ -50,6 +50,7 @@ class DiscountedUCB(ScaledPolicy):
     discount: float = 0.95
     xi: float = 0.02
     scale: float | None = None
+    constants: ClassVar[tuple[str, ...]] = ("discount", "xi", "given")
 
     def __post_init__(self) -> None:
         self._set(
@@ -63,6 +64,10 @@ class DiscountedUCB(ScaledPolicy):
     def unpromised(self) -> Mapping[str, str]:
         """An outlier stays in the scale; a strong discount remembers little."""
         return deviation.unpromised(1 / (1 - self.discount), self.arms)
+
+    def ranges(self) -> dict[str, Range]:
+        """Counts and variances are not negative."""
+        return {"N": POSITIVE, **super().ranges()}
 
     def fields(self) -> list[Field]:
         """Discounted counts and means by arm."""

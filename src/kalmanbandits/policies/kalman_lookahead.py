@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from kalmanbandits.compilation import Field, jit, routine
 from kalmanbandits.filtering.kalman import dot, quadratic
 from kalmanbandits.policies import known_system
-from kalmanbandits.policies.known_system import KnownSystemPolicy
+from kalmanbandits.policies.known_system import ANY, KnownSystemPolicy
+from kalmanbandits.policies.spec import Range
 from kalmanbandits.policies.verbs import register_kernel
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
@@ -41,6 +42,12 @@ class KalmanLookahead(KnownSystemPolicy):
     """
 
     system: LinearGaussianSystem
+
+    constants: ClassVar[tuple[str, ...]] = (*KnownSystemPolicy.constants, "ahead")
+
+    def ranges(self) -> dict[str, Range]:
+        """Those of the filter; the lines of the arms are drawn anew for every choice."""
+        return super().ranges() | dict.fromkeys(("level", "slope", "corner", "Pc"), ANY)
 
     def fields(self) -> list[Field]:
         """The filter's, the rows c_b'Γ, and room for k lines."""

@@ -13,7 +13,7 @@ from kalmanbandits.compilation import Field, jit
 from kalmanbandits.errors import positive
 from kalmanbandits.policies import deviation
 from kalmanbandits.policies.deviation import ScaledPolicy, note_reward
-from kalmanbandits.policies.spec import check_arms
+from kalmanbandits.policies.spec import POSITIVE, Range, check_arms
 from kalmanbandits.policies.verbs import register_kernel
 from kalmanbandits.streams import POLICY, normal
 
@@ -51,6 +51,7 @@ class KFMANB(ScaledPolicy):
     observation: float = 0.1
     transition: float = 0.01
     scale: float | None = None
+    constants: ClassVar[tuple[str, ...]] = ("r", "q", "given")
     deterministic: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -65,6 +66,10 @@ class KFMANB(ScaledPolicy):
     def unpromised(self) -> Mapping[str, str]:
         """An outlier stays in the scale."""
         return deviation.unpromised(1 / math.sqrt(self.transition), self.arms)
+
+    def ranges(self) -> dict[str, Range]:
+        """Counts and variances are not negative."""
+        return {"v": POSITIVE, **super().ranges()}
 
     def fields(self) -> list[Field]:
         """Mean and variance by arm, the variance in units of scale²."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -9,8 +10,11 @@ import numpy as np
 
 from kalmanbandits.compilation import Field, jit
 from kalmanbandits.filtering.kalman import correct_filter, filter_fields, predict_filter, start_filter
-from kalmanbandits.policies.spec import PROMISES, Policy, Spec
+from kalmanbandits.policies.spec import PROMISES, SQUARES, Policy, Range, Spec
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
+
+ANY: Range = (-math.inf, math.inf)
+SCRATCH = ("K", "W", "w")  # fields that are written before they are read
 
 
 class KnowsSystem(Spec):
@@ -35,6 +39,12 @@ class KnownSystemPolicy(KnowsSystem, Policy):
     """
 
     unpromised: ClassVar[Mapping[str, str]] = dict.fromkeys(PROMISES, "it knows its system and trusts it")
+
+    constants: ClassVar[tuple[str, ...]] = ("transition", "actions", "factor", "s2")
+
+    def ranges(self) -> dict[str, Range]:
+        """Variances are positive; the state may be large where its loadings are small."""
+        return {"z": (-1e180, 1e180), "U": (-1e180, 1e180), "D": SQUARES, **dict.fromkeys(SCRATCH, ANY)}
 
     def fields(self) -> list[Field]:
         """The filter's."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -68,6 +68,7 @@ class LARL(ScaledPolicy):
     alpha: float = 1.0
     lambda_: float = 1.0
     scale: float | None = None
+    constants: ClassVar[tuple[str, ...]] = ("alpha", "lambda_", "given")
     opening: int | None = None
 
     def __post_init__(self) -> None:

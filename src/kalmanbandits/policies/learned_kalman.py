@@ -47,6 +47,8 @@ CLIP = 50.0  # units around the median, beyond which a fit does not look
 KEPT = ("held", "surprise", "reach", "repeated")  # of the round in which a fit begins
 FILTERED = ("C", "mu")  # of the current model, and changed by every reward
 _rooms: list[Workspace] = []  # not in use, for any thread
+LEAST_UNIT = 1e-290  # rewards that differ by less are told apart no better in a smaller one
+FOREIGN = 1e60  # units: a model of rewards of another size, of which the squares still are numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +133,14 @@ class LearnedKalman(Policy):
         gone, t = int(memory["gone"][0]), int(memory["t"][0])
         if gone > t:
             raise InvalidArgument(f"memory must have gone at most t = {t}, got gone = {gone}")
+        for name in ("P", "Q"):
+            if (np.diagonal(memory[name][0], axis1=-2, axis2=-1) < 0).any():
+                raise InvalidArgument(f"memory[{name!r}] must hold variances, got a negative one")
+        for name, values in (("s2", memory["s2"][0]), ("prior", memory["prior"][0, ..., [0, 2]])):
+            if ((values > 0).any(axis=-1) & (values <= 0).any(axis=-1)).any():
+                raise InvalidArgument(
+                    f"memory[{name!r}] must be positive for all arms of a model, or for none"
+                )
 
     def advice(self) -> str:
         """What to change when the memory would be too large."""
@@ -192,7 +202,8 @@ class LearnedKalman(Policy):
         self._choose_unit(memory, places)
         order = order_of_appearance(m["arm"][places], self.arms)
         arms = np.append(np.argsort(order), -1)[m["arm"][places]]
-        y = np.clip(m["reward"][places] / m["unit"], -FARTHEST, FARTHEST)
+        with np.errstate(over="ignore"):
+            y = np.clip(m["reward"][places] / m["unit"], -FARTHEST, FARTHEST)
         y = np.rint(y / GRID) * GRID
         middle = float(np.median(y[arms >= 0]))
         reach = np.inf if is_discrete(m["repeated"]) else float(m["reach"])
@@ -287,10 +298,14 @@ class LearnedKalman(Policy):
     def _choose_unit(self, memory: Memory, places: Any) -> None:
         """Follow the rewards' spread by powers of two."""
         m = memory[0]
-        y = m["reward"][places][m["arm"][places] >= 0] / float(m["unit"])
+        with np.errstate(over="ignore"):
+            y = m["reward"][places][m["arm"][places] >= 0] / float(m["unit"])
+        y = np.clip(y, -1e300, 1e300)
         off = np.abs(y - np.median(y))
         size = float(np.median(off)) or float(off.mean())
         exponent = round(math.log2(size)) if size > 0 else 0
+        least = math.ceil(math.log2(LEAST_UNIT) - math.log2(float(m["unit"])))
+        exponent = max(exponent, min(least, 0))
         if abs(exponent) >= 2:
             self._change_unit(memory, 2.0**exponent, places)
 
@@ -300,15 +315,12 @@ class LearnedKalman(Policy):
         The local-level filters start again on the rounds held.
         """
         memory["unit"] *= factor
-        for name in ("C", "mu"):
-            memory[name] /= factor
-        memory["s2"] /= factor**2
-        memory["U"] /= factor**2
-        memory["prior"][..., 0] /= factor**2
-        memory["prior"][..., 1] /= factor
-        memory["prior"][..., 2] /= factor**2
-        memory["past"][..., -1] /= factor
-        memory["past"][..., -1, :] /= factor
+        past = memory["past"]
+        linear = memory["C"], memory["mu"], memory["prior"][..., 1], past[..., -1], past[..., -1, :]
+        square = memory["s2"], memory["U"], memory["prior"][..., 0], memory["prior"][..., 2]
+        with np.errstate(over="ignore"):
+            for values in (*linear, *square, *square):  # by `factor` twice: its square may be no number
+                np.clip(values / factor, -FOREIGN, FOREIGN, out=values)
         for name, *_ in level_fields(self.arms):
             memory[name] = 0
         replay_levels(memory, places)

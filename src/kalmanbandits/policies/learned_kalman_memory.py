@@ -9,9 +9,8 @@ from kalmanbandits.identification.search import MODELS
 from kalmanbandits.learning.local_levels import BANK, VALUES, level_fields
 from kalmanbandits.policies.learned_kalman_index import LINES
 from kalmanbandits.policies.learned_kalman_kernel import LATEST
-from kalmanbandits.policies.spec import Range
+from kalmanbandits.policies.spec import COUNT, POSITIVE, Range
 
-COUNT: Range = (0, 2**52)  # beyond it a count plus one is no longer told apart as a float64
 COUNTS = (
     "t", "fitted", "adopt", "begun", "again", "trusted", "next", "drawn", "rewarded", "last", "gone",
     "rehearse", "repeated", "begun_repeated",
@@ -98,4 +97,5 @@ def memory_ranges(k: int, window: int, D: int) -> dict[str, Range]:
         "in_use": (0, BANK - 1),
         "oldest_value": (0, VALUES - 1),
         "strike": (-1, 1),
+        **dict.fromkeys(("unit", "surprise", "s2", "squares"), POSITIVE),
     }

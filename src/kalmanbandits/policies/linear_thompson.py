@@ -53,6 +53,7 @@ class LinearThompson(Policy):
     deterministic: ClassVar[bool] = False
     scale_free: ClassVar[bool] = True  # as `UBSS` with its scaled bonus
     level_free: ClassVar[bool] = True
+    constants: ClassVar[tuple[str, ...]] = (*UBSS.constants, "deviations")
 
     def __post_init__(self) -> None:
         window = check_window(self.window, "the number of last rewards to predict from")

@@ -55,6 +55,7 @@ class Rexp3(Policy):
     )
     scale_free: ClassVar[bool] = True  # the rewards' own range is its unit
     level_free: ClassVar[bool] = True
+    constants: ClassVar[tuple[str, ...]] = ("gamma",)
 
     def __post_init__(self) -> None:
         self._set(

@@ -75,7 +75,8 @@ class SlidingWindowUCB(ScaledPolicy):
 
     def ranges(self) -> dict[str, Range]:
         """The arms in the ring, its length, and the rounds that went into it."""
-        return {"arm": (0, self.arms - 1), "window": (self.window, self.window), "t": (0, math.inf)}
+        window: Range = (self.window, self.window)
+        return {"arm": (0, self.arms - 1), "window": window, "count": (0, self.window), **super().ranges()}
 
     def start(self, memory: np.void) -> None:
         """An empty ring."""

@@ -26,6 +26,12 @@ PROMISES = ("quiet start", "outlier", "0/1 rewards", "risen arm", "unlucky start
 LARGEST = 2**30  # bytes that a memory may take: a record of more than 4 GiB cannot even be addressed
 
 Range = tuple[float, float]  # the least and the largest value a field may hold
+COUNT: Range = (0, 2**52)  # beyond it a count plus one is no longer told apart as a float64
+BEYOND = 1e150  # what no round of ours leaves in a field without a range: its square is still a number
+REWARDS: Range = (-1e113, 1e113)  # one reward, of at most 1e100, or the sum of a great many
+SQUARES: Range = (0, 1e226)  # of such
+POSITIVE: Range = (0, BEYOND)
+WEIGHT: Range = (1e-300, BEYOND)  # by which something is divided
 
 
 class Errand(NamedTuple):
@@ -54,6 +60,7 @@ class Spec:
     deterministic: ClassVar[bool] = True
     attends_every_round: ClassVar[bool] = False  # `attend` is part of the round, not long work now and then
     lengthens: ClassVar[tuple[str, ...]] = ()  # fields that more arms make longer, and that may be padded
+    constants: ClassVar[tuple[str, ...]] = ()  # fields that `start` writes and no round changes
     rewrites: ClassVar[bool] = False  # a round reads and writes much of the memory, not a few words of it
     any_arms: ClassVar[bool] = False  # one machine code serves every number of arms: for long kernels
     known: ClassVar[dict[str, type[Spec]]] = {}
@@ -276,21 +283,36 @@ class Spec:
             NaN. What passes can be played on without reading or writing out of bounds.
         """
         self.check_layout(memory)
-        dtype = self.dtype()
-        limits: dict[str, Range] = {self.kernel: (FORMAT, FORMAT), "pulls": (0, math.inf), **self.ranges()}
+        dtype, fresh = self.dtype(), self.memory()
+        limits: dict[str, Range] = {self.kernel: (FORMAT, FORMAT), "pulls": COUNT, **self.ranges()}
         for name in dtype.names or ():
-            values = memory[name][0]
+            values, first = memory[name][0], fresh[name][0]
             if name.startswith("work_"):
                 continue
             if np.isnan(values).any():
                 raise InvalidArgument(f"memory[{name!r}] must hold numbers, got NaN (the record is damaged)")
-            low, high = limits.get(name, (-math.inf, math.inf))
+            # Equal but for the rounding of another machine.
+            if name in self.constants and (abs(values - first) > 1e-9 * np.max(abs(first), initial=0)).any():
+                raise InvalidArgument(
+                    f"memory[{name!r}] must be as the parameters of {type(self).__name__} give it "
+                    "(the record is damaged)"
+                )
+            low, high = limits.get(name) or self._undeclared(first)
             wrong = np.extract((values < low) | (values > high), values)
             if wrong.size:
                 raise InvalidArgument(
                     f"memory[{name!r}] must lie between {low:g} and {high:g}, got {wrong[0]} "
                     "(the record is damaged)"
                 )
+
+    def _undeclared(self, fresh: Any) -> Range:
+        """What a field without a range may hold: in a policy of your own any number but NaN."""
+        if not is_ours(type(self)):
+            return -math.inf, math.inf
+        if fresh.dtype.kind != "f":
+            return COUNT
+        most = max(BEYOND, 1e3 * float(np.max(abs(fresh), initial=0.0)))
+        return -most, most
 
     def memory(self) -> Memory:
         """Make a fresh memory.

@@ -22,11 +22,13 @@ that scale, and nothing is cut or refused.
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import numpy as np
 
 from kalmanbandits.compilation import Field, jit, routine
+from kalmanbandits.policies.spec import COUNT, REWARDS, SQUARES, Range
 
 NO_REWARD = -1  # in place of the arm, in a round whose reward never came
 LARGEST = 6.0  # units: rewards beyond count as that
@@ -50,9 +52,19 @@ def unit_fields(arms: int, opening: int) -> list[Field]:
     ]
 
 
-def unit_ranges(arms: int, opening: int) -> dict[str, tuple[int, int]]:
-    """What the fields used as an index may hold."""
-    return {"early_arm": (NO_REWARD, arms - 1), "early": (0, opening - 1), "opened": (0, 1)}
+def unit_ranges(arms: int, opening: int) -> dict[str, Range]:
+    """What the fields used as an index, and those in the unit of the rewards, may hold."""
+    return {
+        "early_arm": (NO_REWARD, arms - 1),
+        "early": (0, opening - 1),
+        "opened": (0, 1),
+        "early_x": REWARDS,
+        "level": REWARDS,
+        "unit": (0, sys.float_info.max),
+        "variance": SQUARES,
+        "rewards": COUNT,
+        "refused": REWARDS,
+    }
 
 
 def start_unit(memory: np.void, scale: float | None) -> None:

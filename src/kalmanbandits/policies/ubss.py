@@ -13,12 +13,13 @@ import numpy as np
 from kalmanbandits.compilation import Field, jit
 from kalmanbandits.errors import InvalidArgument, one_of, positive, probability, shown
 from kalmanbandits.filtering.kalman import correct, dot, quadratic
-from kalmanbandits.learning.centre import centre_fields, start_centre, step_of_level
+from kalmanbandits.learning.centre import centre_fields, centre_ranges, start_centre, step_of_level
 from kalmanbandits.learning.codes import check_window, shift
 from kalmanbandits.learning.ridge import staleness
 from kalmanbandits.policies.adaptive_ubss import AUTO, AdaptiveUBSS
 from kalmanbandits.policies.arm_levels import (
     arm_level_fields,
+    arm_level_ranges,
     compare,
     note_level,
     plain_error,
@@ -26,7 +27,7 @@ from kalmanbandits.policies.arm_levels import (
     start_levels,
 )
 from kalmanbandits.policies.random import chance
-from kalmanbandits.policies.spec import LARGEST, PROMISES, Memory, Policy, Range, check_arms
+from kalmanbandits.policies.spec import LARGEST, POSITIVE, PROMISES, Memory, Policy, Range, check_arms
 from kalmanbandits.policies.standard_units import NO_REWARD, gather, start_unit, unit_fields, unit_ranges
 from kalmanbandits.policies.ubss_codes import with_new_codes
 from kalmanbandits.policies.ubss_given import BONUSES, learn_given
@@ -95,6 +96,7 @@ class UBSS(Policy):
     B_R: float = 1.0
     B_G: float = 1.0
     rewrites: ClassVar[bool] = True
+    constants: ClassVar[tuple[str, ...]] = ("lambda_", "log_e", "delta_b", "B_c", "B_R", "B_G", "given")
 
     def __new__(cls, **parameters: object) -> Any:
         """`window="auto"` makes an `AdaptiveUBSS`, which has no use for the constants of the paper."""
@@ -227,9 +229,9 @@ class UBSS(Policy):
     def ranges(self) -> dict[str, Range]:
         """The code, the rewards in Ξ, the bonus, and what the opening uses as an index."""
         k, s = self.arms, self.window
-        opening = unit_ranges(k, OPENING if self.scale_free else 1)
+        opening = unit_ranges(k, OPENING if self.scale_free else 1) | centre_ranges() | arm_level_ranges()
         bonus = BONUSES.index(self.bonus)
-        return {"code": (0, k**s - 1), "seen": (0, s), "bonus": (bonus, bonus), **opening}
+        return {"code": (0, k**s - 1), "seen": (0, s), "bonus": (bonus, bonus), "D": POSITIVE, **opening}
 
     def start(self, memory: np.void) -> None:
         """No model has seen anything: V = λI."""

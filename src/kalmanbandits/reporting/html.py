@@ -5,23 +5,23 @@ from __future__ import annotations
 import html
 import json
 
+from kalmanbandits.errors import visible
+
 
 class Html(str):
     """Text that is HTML already. Whatever is not of this type is escaped before it enters a page."""
 
 
 def escape(value: object) -> Html:
-    """Any value as HTML that shows it.
+    r"""Any value as HTML that shows it.
 
-    >>> escape("<b>"), escape(Html("<b>"))
-    ('&lt;b&gt;', '<b>')
+    >>> escape("<b>\x1b"), escape(Html("<b>"))
+    ('&lt;b&gt;\\x1b', '<b>')
     """
-    return value if isinstance(value, Html) else Html(html.escape(_whole(str(value))))
-
-
-def _whole(text: str) -> str:
-    """A text without lone surrogates, which names of files may have and no page can hold."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, Html):
+        return value
+    lines = str(value).replace("\r\n", "\n").expandtabs(4).split("\n")  # the file of a study has many
+    return Html(html.escape("\n".join(map(visible, lines))))
 
 
 def script_data(data: object) -> str:
@@ -30,5 +30,7 @@ def script_data(data: object) -> str:
     >>> print(script_data({"label": "</script><!--<script>"}))
     {"label":"\u003c/script\u003e\u003c!--\u003cscript\u003e"}
     """
-    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return _whole(text).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)  # in ASCII, of which DEL is the last
+    for letter in "<>&\x7f":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return text

@@ -12,14 +12,14 @@ import csv
 import io
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from kalmanbandits.durability import beginning
 from kalmanbandits.errors import InvalidArgument, shown
+from kalmanbandits.systems.table_arrow import Series, arrow_columns
 from kalmanbandits.systems.table_bytes import read_unchanged
 from kalmanbandits.systems.table_index import TableError, from_text
 from kalmanbandits.systems.tables import (
@@ -41,8 +41,6 @@ OTHERS = {"|": "bar", ":": "colon", " ": "space"}  # seen in files, and not take
 PARQUET, FEATHER, OLD_FEATHER, ZIP, GZIP = b"PAR1", b"ARROW1", b"FEA1", b"PK\x03\x04", b"\x1f\x8b"
 THOUSANDS = re.compile(r"[+-]?\d{1,3},\d{3}")
 SAMPLE = 20  # lines from which the delimiter is guessed
-
-Series = Sequence[tuple[str, Any]]  # names and cells of columns
 
 
 def read_file(
@@ -120,37 +118,14 @@ def _arrow_series(path: Path, content: bytes) -> Series:
                 _check_size(path, rows, len(reader.schema))
             table = pyarrow.Table.from_batches(batches, reader.schema)
         table.validate(full=True)  # or places beyond the end of a damaged file would be read
-        names = [str(name) for name in table.column_names]
+        table.column_names  # noqa: B018 - which may not be text
+    except pyarrow.ArrowNotImplementedError as error:
+        raise TableError(
+            f"{path} has a column of a type that pyarrow cannot read: {error} (save it as 64-bit numbers)"
+        ) from error
     except (pyarrow.ArrowException, OSError, MemoryError, OverflowError, UnicodeDecodeError) as error:
         raise TableError(f"{path} is cut short, damaged, or not a {kind} file: {error}") from error
-    series, index = [], _pandas_index(table.schema)
-    for name, column in zip(names, table.columns, strict=True):
-        types, cells = pyarrow.types, None
-        if name in index and not (types.is_timestamp(column.type) or types.is_date(column.type)):
-            continue  # what pandas numbers rows by is no column, as it is none of the frame
-        if types.is_floating(column.type) or types.is_integer(column.type):
-            cells = column.cast("float64", safe=False).to_numpy()
-        elif types.is_timestamp(column.type) or types.is_date(column.type):
-            cells = column.cast("timestamp[us]", safe=False).to_numpy().astype("datetime64[us]")
-        series.append((name, _objects(column) if cells is None else cells))
-    return series
-
-
-def _pandas_index(schema: Any) -> set[str]:
-    """The columns that hold the index of a frame of pandas, by what pandas has written beside it."""
-    try:
-        index = schema.pandas_metadata["index_columns"]
-        return {name for name in index if isinstance(name, str)}
-    except (KeyError, TypeError, ValueError):  # another program wrote it
-        return set()
-
-
-def _objects(column: Any) -> list[object]:
-    """The cells of an Arrow column as Python's; where Python has no such times, the name of their type."""
-    try:
-        return list(column.to_pylist())
-    except (OverflowError, ValueError):
-        return [str(column.type)] * len(column)
+    return arrow_columns(table)
 
 
 def _check_size(path: Path, rows: int, columns: int) -> None:

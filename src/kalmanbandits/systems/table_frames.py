@@ -1,4 +1,4 @@
-"""Data frames of pandas and polars, and mappings of columns, as named columns, without needing either."""
+"""Frames of pandas and polars, tables of pyarrow, and mappings, as named columns, needing none of them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from kalmanbandits.errors import shown
+from kalmanbandits.systems.table_arrow import arrow_columns, objects
 from kalmanbandits.systems.table_index import Index, TableError, from_numbers
 
 
@@ -15,11 +16,15 @@ def frame_series(frame: Any) -> tuple[list[tuple[str, Any]], Index | None] | Non
     """The columns of a frame or mapping by name, and its index if it says when; None for anything else."""
     if isinstance(frame, Mapping):
         return _mapping(frame), None
+    if hasattr(frame, "collect_schema") and not hasattr(frame, "get_columns"):
+        frame = frame.collect()  # a lazy frame of polars
     if hasattr(frame, "columns") and hasattr(frame, "iloc"):
         series = [(str(name), _pandas(frame.iloc[:, j])) for j, name in enumerate(frame.columns)]
         return series, _pandas_index(frame.index)
     if hasattr(frame, "get_columns") and hasattr(frame, "collect_schema"):
         return [(column.name, _polars(column)) for column in frame.get_columns()], None
+    if hasattr(frame, "schema") and hasattr(frame, "combine_chunks"):  # a table of pyarrow
+        return arrow_columns(frame), None
     return None
 
 
@@ -41,7 +46,7 @@ def _sequence(name: str, cells: Any) -> Any:
     if hasattr(cells, "to_list") and hasattr(cells.dtype, "is_temporal"):
         return _polars(cells)
     if isinstance(cells, np.ndarray) and cells.ndim == 1:
-        return cells.astype("datetime64[us]") if cells.dtype.kind == "M" else cells
+        return cells.astype("datetime64[s]") if cells.dtype.kind == "M" else cells
     if isinstance(cells, list | tuple):
         return list(cells)
     if hasattr(cells, "to_numpy") and not hasattr(cells, "columns"):  # an index of dates
@@ -52,10 +57,17 @@ def _sequence(name: str, cells: Any) -> Any:
 
 
 def _pandas(column: Any) -> Any:
-    kind = getattr(column.dtype, "kind", "O")
+    kind, rows = getattr(column.dtype, "kind", "O"), len(column)
     if kind == "M":  # with a zone it becomes UTC
-        return column.to_numpy("datetime64[us]")
-    return column if kind in "biufm" and isinstance(column.dtype, np.dtype) else list(column)
+        try:
+            return column.to_numpy("datetime64[s]")
+        except (OverflowError, ValueError, KeyError):
+            return [str(column.dtype)] * rows
+    if type(column.dtype).__name__ == "PeriodDtype":
+        return column.dt.to_timestamp().to_numpy("datetime64[s]")
+    if kind in "biufm" and isinstance(column.dtype, np.dtype):
+        return column
+    return objects(column.__iter__, column.dtype, rows)
 
 
 def _pandas_index(index: Any) -> Index | None:
@@ -64,15 +76,16 @@ def _pandas_index(index: Any) -> Index | None:
     if hasattr(index, "to_timestamp") and getattr(index.dtype, "kind", "") != "M":
         index = index.to_timestamp()
     if getattr(index.dtype, "kind", "") == "M":
-        return from_numbers("table", name, index.to_numpy("datetime64[us]"), True)
+        return from_numbers("table", name, index.to_numpy("datetime64[s]"), True)
     if index.name is not None and getattr(index.dtype, "kind", "O") in "iuf":
         return from_numbers("table", name, index.to_numpy(), False)
     return None
 
 
 def _polars(column: Any) -> Any:
-    if column.dtype.is_temporal() and "Date" in str(column.dtype):
-        return column.to_numpy().astype("datetime64[us]")
-    return (
-        column.to_numpy() if column.dtype.is_numeric() and not column.dtype.is_decimal() else column.to_list()
-    )
+    kind = column.dtype
+    if kind.is_temporal() and "Date" in str(kind):
+        return column.to_numpy().astype("datetime64[s]")
+    # NumPy has no integers of 128 bits.
+    plain = kind.is_numeric() and not kind.is_decimal() and "128" not in str(kind)
+    return column.to_numpy() if plain else objects(column.to_list, kind, len(column))

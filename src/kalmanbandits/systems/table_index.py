@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import partial
 from itertools import takewhile
 from typing import Any, NamedTuple
@@ -52,7 +52,7 @@ class Index(NamedTuple):
         """
         value = self.values[row]
         if self.dated:
-            return str(value).replace("T00:00:00", "").replace("T", " ")
+            return "nothing" if np.isnat(value) else str(value).replace("T00:00:00", "").replace("T", " ")
         return f"{value:.15g}" if self.values.dtype.kind == "f" else str(value)
 
 
@@ -63,6 +63,15 @@ def looks_like_date(cell: Any) -> bool:
     [True, True, False, False]
     """
     return isinstance(cell, str) and any(_parsed(cell.strip(), form) is not None for form in _forms())
+
+
+def dates_in(cells: Any) -> Any:
+    """Cells that are Python's dates or times as an array of them, in UTC; all other cells as they are."""
+    first = next((cell for cell in cells if cell is not None), None) if isinstance(cells, list) else None
+    if not isinstance(first, date) or not all(cell is None or isinstance(cell, date) for cell in cells):
+        return cells
+    found = [_without_zone(cell) if isinstance(cell, datetime) else cell for cell in cells]
+    return np.array(found, "datetime64[s]")
 
 
 def from_text(name: str, column: str, cells: Sequence[str], asked: bool) -> Index | None:
@@ -102,9 +111,22 @@ def from_numbers(name: str, column: str, values: Any, must: bool) -> Index | Non
     values = np.asarray(values)
     if values.dtype.kind == "M":
         index = Index(column, values.astype("datetime64[s]"))
+        _check_calendar(name, index)
         refuse_backwards(name, index)
         return index
     return _numbered(name, column, values.astype(np.float64), must)
+
+
+def _check_calendar(name: str, index: Index) -> None:
+    """An error where a row has no date, or one that axes cannot show."""
+    years = index.values.astype("datetime64[Y]").astype(np.int64) + 1970
+    wrong = np.isnat(index.values) | (years < 1) | (years > 9999)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise TableError(
+            f"{name}: row {row + 1}, column {index.name!r} must be a date of the years 1 to 9999, got "
+            f"{index.label(row)} (or leave the column out by drop=[…], --drop)"
+        )
 
 
 def _numbered(name: str, column: str, numbers: Any, must: bool) -> Index | None:
@@ -146,7 +168,10 @@ def _parsed(text: str, form: Callable[[str], datetime]) -> datetime | None:
     except ValueError:
         pass
     try:
-        found = form(text)
+        return _without_zone(form(text))
     except (ValueError, OverflowError):
         return None
-    return found if found.tzinfo is None else found.astimezone(UTC).replace(tzinfo=None)
+
+
+def _without_zone(time: datetime) -> datetime:
+    return time if time.tzinfo is None else time.astimezone(UTC).replace(tzinfo=None)

@@ -17,6 +17,7 @@ from kalmanbandits.systems.table_index import (
     INDEX_NAMES,
     Index,
     TableError,
+    dates_in,
     from_numbers,
     from_text,
     looks_like_date,
@@ -105,6 +106,7 @@ def from_columns(
 
     `index` is one that the source has beside its columns.
     """
+    series = [(column, dates_in(cells)) for column, cells in series]
     names = [column for column, _ in series]
     places = choose(name, names, wanted, lambda j: _first(series[j][1]))
     found = []
@@ -201,6 +203,17 @@ def infinite_cell(name: str, place: str, column: str, cell: object) -> TableErro
     )
 
 
+def as_number(cell: Any) -> float:
+    """`float(cell)`, and a TypeError for what `float` would take, or a part of it, and which is no number.
+
+    >>> as_number(np.float32(1.5))
+    1.5
+    """
+    if isinstance(cell, bytes | bytearray | complex | np.complexfloating | np.timedelta64 | np.datetime64):
+        raise TypeError
+    return float(cell)
+
+
 def _number(name: str, row: int, column: str, cell: Any) -> float:
     if (
         cell is None or cell is np.ma.masked or type(cell).__name__ in ("NAType", "NaTType")
@@ -209,6 +222,6 @@ def _number(name: str, row: int, column: str, cell: Any) -> float:
     try:
         if isinstance(cell, str):
             raise TypeError
-        return float(cell)
+        return as_number(cell)
     except (TypeError, ValueError, OverflowError):
         raise not_a_number(name, f"row {row}", column, cell) from None

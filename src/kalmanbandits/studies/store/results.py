@@ -289,7 +289,18 @@ class Results:
         """
         import xarray
 
-        return xarray.open_datatree(self.folder / DATA, engine="zarr")
+        place = self.folder / DATA
+        for path in place.rglob("*"):
+            if not (
+                path.is_file() or path.is_dir()
+            ):  # Zarr would wait for a pipe, and read a device for ever
+                raise FileFormatError(f"{path} must be a file, got a pipe, a device or a broken link")
+        try:
+            return xarray.open_datatree(place, engine="zarr")
+        except Exception as error:  # whatever damaged descriptions cause on their way through the readers
+            raise FileFormatError(
+                f"{place} is damaged: {error} (run the study again into this folder)"
+            ) from error
 
     def to_dataframe(self) -> pandas.DataFrame:
         """Everything that is there as one long table, every checksum held.

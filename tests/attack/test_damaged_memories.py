@@ -1,0 +1,99 @@
+"""Save files with a number that no round has left there: refused, or played on, saved and loaded."""
+
+from __future__ import annotations
+
+import io
+import math
+import random
+import zipfile
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from targets import made
+
+import kalmanbandits as kb
+from kalmanbandits.errors import FileFormatError
+from kalmanbandits.policies import POLICIES
+
+DAMAGE = (math.inf, -math.inf, math.nan, -1.0, 1e308, -1e308, 1e200)
+COUNTS = (-1, -(2**63), 2**63 - 1)
+
+
+def play(agent: kb.Agent, rounds: int, reward: Callable[[int], float] = lambda t: t % 5 - 1.5) -> list[int]:
+    """Some rounds, a few of them without a reward; the arms."""
+    arms = []
+    for t in range(rounds):
+        ticket = agent.ask()
+        arms.append(ticket.arm)
+        if t % 8 < 7:
+            agent.tell(ticket, reward(t))
+        else:
+            agent.expire(ticket)
+    return arms
+
+
+def copied(agent: kb.Agent) -> kb.Agent:
+    file = io.BytesIO()
+    agent.save(file)
+    return kb.Agent.load(file)
+
+
+def with_field(parts: dict[str, bytes], name: str, values: np.ndarray) -> io.BytesIO:
+    """A save file with another field in it, and checksums that are right."""
+    field, file = io.BytesIO(), io.BytesIO()
+    np.save(field, values)
+    with zipfile.ZipFile(file, "w") as archive:
+        for each, content in parts.items():
+            archive.writestr(each, field.getvalue() if each == name else content)
+    return file
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES))
+def test_a_damaged_number_is_refused_or_does_no_harm(name: str) -> None:
+    agent, file = kb.Agent(made(name), seed=1), io.BytesIO()
+    play(agent, 60)
+    agent.save(file)
+    with zipfile.ZipFile(file) as archive:
+        parts = {each: archive.read(each) for each in archive.namelist()}
+    refused = 0
+    for field in (each for each in parts if each.endswith(".npy")):
+        values = np.load(io.BytesIO(parts[field]))
+        kinds = DAMAGE if values.dtype.kind == "f" else COUNTS
+        for number in kinds if values.size else ():
+            chance = random.Random(f"{name} {field} {number}")
+            if name == "LearnedKalman" and chance.random() < 0.7:
+                continue  # it has many fields, and its fits take long
+            changed = values.copy()
+            changed.flat[chance.randrange(values.size)] = number
+            try:
+                other = kb.Agent.load(with_field(parts, field, changed))
+            except FileFormatError as error:
+                refused += "damaged" in str(error)
+                continue
+            play(other, 50)
+            same = copied(other)
+            assert play(same, 20) == play(other, 20), (field, number)
+    assert refused > 5
+
+
+SEQUENCES: dict[str, Callable[[int], float]] = {
+    "nothing": lambda t: 0.0,
+    "the largest": lambda t: 1e100 if t % 3 else -1e100,
+    "quiet, then loud": lambda t: math.sin(t) * (1e-200 if t < 60 else 1e99),
+    "loud, then quiet": lambda t: math.sin(t) * (1e99 if t < 60 else 1e-200),
+    "every size": lambda t: math.sin(t) * 10.0 ** ((37 * t) % 400 - 300),
+    "the smallest": lambda t: 5e-324 * (t % 3),
+}
+
+
+@pytest.mark.parametrize("reward", SEQUENCES.values(), ids=SEQUENCES)
+@pytest.mark.parametrize("name", sorted(POLICIES))
+def test_what_rewards_of_any_size_leave_behind_is_not_taken_for_damage(
+    name: str, reward: Callable[[int], float]
+) -> None:
+    agent = kb.Agent(made(name), seed=1)
+    for _ in range(5):
+        play(agent, 24, lambda t: reward(t + 8 * (agent.rounds // 8)))
+        same = copied(agent)
+    assert play(same, 10) == play(agent, 10)
