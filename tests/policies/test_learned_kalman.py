@@ -39,6 +39,34 @@ def test_three_arms_of_a_random_system():
     assert loss["L"][:, 1].mean() < 0.55 * loss["R"][:, 1].mean()
 
 
+@pytest.mark.parametrize("k", [2, 3])
+def test_an_arm_far_behind_is_hardly_tried_in_the_opening(k):
+    """Levels a hundred deviations apart: two rewards of the best show it, so others get one or two."""
+    rng = np.random.default_rng(0)
+    for seed in range(5):
+        rewards = 100.0 * rng.permutation(k) + rng.standard_normal((300, k))
+        result = simulate(Replay(rewards), {"L": LearnedKalman(arms=k)}, seed=seed, trace=True)
+        pulls = np.bincount(result.choice.values[0, 0], minlength=k)
+        best = int(rewards.mean(axis=0).argmax())
+        assert np.delete(pulls, best).max() <= 2
+
+
+def test_coins_are_no_certainty():
+    """An arm that always paid is no better known for it: coins of .999, .96 and .5 must not lock it in.
+
+    Scored by their densities, models would differ most in how sure they are of what repeats itself.
+    """
+    p, rounds = np.array([0.5, 0.96, 0.999]), 4000
+    lost = {"L": 0.0, "UCB": 0.0}
+    for seed in range(6):
+        rewards = (np.random.default_rng(seed).random((rounds, 3)) < p).astype(float)
+        players = {"L": LearnedKalman(arms=3), "UCB": UCB(arms=3)}
+        choices = simulate(Replay(rewards), players, seed=seed, trace=True).choice.values[:, 0]
+        for name, chosen in zip(players, choices, strict=True):
+            lost[name] += float((p.max() - p[chosen]).sum())
+    assert lost["L"] < 1.5 * lost["UCB"]
+
+
 def test_another_unit_or_level_changes_no_choice():
     system = rotation(theta=2.0)
     table = simulate(system, {"R": Random(arms=2)}, rounds=400, seed=3, trace=True).received.values[0, 0]
