@@ -192,6 +192,10 @@ class EntryLibrary(JITCodeLibrary):
         self._linking_libraries = called_by(self)
         super().finalize()  # type: ignore[no-untyped-call]
 
+    def _optimize_functions(self, module: Any) -> None:
+        """Nothing by itself: see `_optimize_final_module`."""
+        module.data_layout = self._codegen._data_layout
+
     def _optimize_final_module(self) -> None:
         passes, builder = self._codegen._module_pass_manager(slp_vectorize=True)  # type: ignore[no-untyped-call]
         passes.run(self._final_module, builder)
