@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from pathlib import Path
 
@@ -67,18 +68,46 @@ def test_a_first_column_of_numbers_that_rise_and_tell(tmp_path: Path, name: str)
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "name", "ends"),
     [
-        "year,a\n1960,1\n1959,3\n",  # does not rise
-        "n,a\n0,1\n1,3\n",  # a name like any other
-        "a,year\n1,1959\n2,1960\n",  # not the first
-        "time,a\n1,1\n1,3\n",
+        ("time,a,b\n1,1,2\n1,3,4\n2,5,6\n", "time", ("1", "2")),  # two rounds in one second
+        ("a,b,time\n1,2,1\n3,4,2\n5,6,2\n", "time", ("1", "2")),
+        ("a,Time [s],b\n1,0.5,2\n3,1.0,4\n5,1.5,6\n", "Time [s]", ("0.5", "1.5")),
+        ("a,b,round\n1,2,7\n3,4,8\n5,6,9\n", "round", ("7", "9")),
+        ("hour,a,b,t\n1,1,2,1\n0,3,4,2\n1,5,6,3\n", "t", ("1", "3")),  # the first that could be one is none
     ],
 )
-def test_what_only_looks_like_an_index_is_an_arm(tmp_path: Path, text: str) -> None:
+def test_a_column_that_is_named_so_and_never_falls(
+    tmp_path: Path, text: str, name: str, ends: tuple[str, str]
+) -> None:
     replay = read(tmp_path, text)
+    assert what(replay) == (name, *ends)
+    frame = pd.read_csv(io.StringIO(text))
+    assert what(Replay(frame)) == what(Replay(pl.from_pandas(frame))) == (name, *ends)
+    assert replay.clocks == (("hour",) if "hour" in text else ())
+    assert name not in replay.names
+    assert read(tmp_path, text, index="").names == tuple(text.split("\n")[0].split(","))
+
+
+@pytest.mark.parametrize(
+    ("text", "clocks"),
+    [
+        ("year,a\n1960,1\n1959,3\n", ("year",)),  # falls
+        ("n,a\n0,1\n1,3\n", ()),  # a name like any other
+        ("time,a\n1,1\n1,3\n", ("time",)),  # stands still
+        ("month,a,Hour\n12,1,5\n1,3,4\n", ("month", "Hour")),
+        ("n,a\n" + "".join(f"{i},{i % 3}\n" for i in range(10)), ("n",)),  # rises ten times in a row
+    ],
+)
+def test_what_only_looks_like_an_index_is_an_arm_and_that_is_said(
+    tmp_path: Path, text: str, clocks: tuple[str, ...]
+) -> None:
+    replay = read(tmp_path, text)
+    names = tuple(text.split("\n")[0].split(","))
     assert what(replay) is None
-    assert replay.names == tuple(text.split("\n")[0].split(","))
+    assert (replay.names, replay.clocks, replay.rows(0).clocks) == (names, clocks, clocks)
+    assert read(tmp_path, text, columns=names).clocks == ()  # whoever names it has seen it
+    assert read(tmp_path, text, index="").clocks == ()
 
 
 def test_asked_for(tmp_path: Path) -> None:

@@ -206,7 +206,7 @@ def _from_csv(
     if places.when is not None:
         index = from_text(name, names[places.when], when, places.asked) if when else None
         if index is None:  # it only looked like one
-            return _from_csv(name, content, wanted._replace(when=""), delimiter, header, parse)
+            return _from_csv(name, content, wanted.with_arm(names[places.when]), delimiter, header, parse)
     values = np.array(numbers).reshape(-1, len(places.arms)) if places.arms else np.zeros((0, 0))
     return Table(values, tuple(names[j] for j in places.arms), index)
 

@@ -1,12 +1,14 @@
 """The column that says when: dates, times or numbers that rise, kept for axes and never played as an arm.
 
-A column is taken for the index without being asked for if its cells are dates, or if it comes first, has no
-name or one such as `time` or `year`, and its numbers rise. Rows must go forward in time.
+A column is taken for the index without being asked for if its cells are dates, or if it has a name such as
+`time` or `year`, or comes first without a name, and its numbers never fall. Rows must go forward in time.
+What only looks like an index is an arm, and `clocks` names it.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -24,9 +26,11 @@ FORMATS = (
 )  # fmt: skip
 INDEX_NAMES = frozenset({
     "index", "id", "row", "round", "step", "t", "time", "timestamp", "date", "datetime", "day", "week",
-    "month", "quarter", "year", "hour", "minute", "period", "when", "epoch",
+    "month", "quarter", "year", "hour", "minute", "second", "period", "when", "epoch", "ts", "unix time",
+    "date time", "no.", "nr", "nr.", "#", "obs",
     "unnamed: 0",  # pandas' name for a column without one
 })  # fmt: skip
+LIKE_A_CLOCK = 10  # rows in which a column must rise every time, to be taken for one
 
 
 class TableError(InvalidArgument):
@@ -54,6 +58,22 @@ class Index(NamedTuple):
         if self.dated:
             return str(value).replace("T00:00:00", "").replace("T", " ")
         return f"{value:.15g}" if self.values.dtype.kind == "f" else str(value)
+
+
+def named_like_index(column: str) -> bool:
+    """Whether the name of a column says that it holds times; its unit may follow in brackets.
+
+    >>> [named_like_index(name) for name in ("Time [s]", "date_time", "response time")]
+    [True, True, False]
+    """
+    name = re.sub(r"[(\[][^)\]]*[)\]]\s*$", "", column)
+    return " ".join(re.split(r"[\s_/-]+", name.strip().lower())) in INDEX_NAMES
+
+
+def clocks(names: Sequence[str], values: Any) -> tuple[str, ...]:
+    """The columns of a table (T, k) that are named as times are, or that rise in every one of many rows."""
+    rising = (values[1:] > values[:-1]).all(axis=0) & (len(values) >= LIKE_A_CLOCK)
+    return tuple(name for name, rises in zip(names, rising, strict=True) if rises or named_like_index(name))
 
 
 def looks_like_date(cell: Any) -> bool:
@@ -108,10 +128,11 @@ def from_numbers(name: str, column: str, values: Any, must: bool) -> Index | Non
 
 
 def _numbered(name: str, column: str, numbers: Any, must: bool) -> Index | None:
-    strictly = bool(np.isfinite(numbers).all()) and bool((np.diff(numbers) > 0).all())
     if must:
         refuse_backwards(name, Index(column, numbers))
-    return Index(column, numbers) if strictly or must else None
+        return Index(column, numbers)
+    forward = np.isfinite(numbers).all() and rises(numbers) and numbers[-1] > numbers[0]
+    return Index(column, numbers) if forward else None
 
 
 def refuse_backwards(name: str, index: Index) -> None:
