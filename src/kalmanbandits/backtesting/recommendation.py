@@ -202,8 +202,8 @@ def played_clocks(replay: Replay) -> list[str]:
             "none, leave it out by --drop (drop=[…])."
         ]
     return [
-        f"Columns {_listed(names)} are played as arms. If one of them says when, name it by --index (index=…); "
-        "those that are none, leave out by --drop (drop=[…])."
+        f"Columns {_listed(names)} are played as arms. If one of them says when, name it by --index "
+        "(index=…); those that are none, leave out by --drop (drop=[…])."
     ]
 
 

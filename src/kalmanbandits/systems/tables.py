@@ -162,8 +162,8 @@ def choose(name: str, names: Sequence[str], wanted: Wanted, first_cell: Any, unn
     """Which columns are arms, and which one the index is.
 
     `first_cell(j)` gives a column's first cell, `unnamed` says that the first column has no name. Where no
-    index is asked for, it is the first column of dates, or the first with a name such as `time`; an `index` of
-    "" means none. A column that is named in `columns` is an arm.
+    index is asked for, it is the first column of dates, or the first with a name such as `time`; an `index`
+    of "" means none. A column that is named in `columns` is an arm.
     """
     for column in (*(wanted.columns or ()), *(wanted.drop or ())):
         _known(name, names, column)
