@@ -45,6 +45,23 @@ def what(replay: Replay) -> tuple[str, str, str] | None:
         ("30.01.2020", "01.02.2020", ("2020-01-30", "2020-02-01")),
         ("Jan 30 2020", "Feb 1 2020", ("2020-01-30", "2020-02-01")),
         ("Jan 2020", "Feb 2020", ("2020-01-01", "2020-02-01")),
+        ("30 January 2020", "1 February 2020", ("2020-01-30", "2020-02-01")),
+        ("30-Jan-20", "01-Feb-20", ("2020-01-30", "2020-02-01")),
+        ("1/30/20", "2/1/20", ("2020-01-30", "2020-02-01")),
+        ("2020.01.30", "2020.02.01", ("2020-01-30", "2020-02-01")),
+        ("30.01.2020 06:00:01", "01.02.2020 06:00:00", ("2020-01-30 06:00:01", "2020-02-01 06:00:00")),
+        ("01/30/2020 11:30 AM", "01/30/2020 1:30 PM", ("2020-01-30 11:30:00", "2020-01-30 13:30:00")),
+        ("2020-01-30 06:00 UTC", "2020-01-30 07:00 UTC", ("2020-01-30 06:00:00", "2020-01-30 07:00:00")),
+        (
+            "2020-01-30 00:00:00.5",
+            "2020-01-30 00:00:00.75",
+            ("2020-01-30 00:00:00.500000", "2020-01-30 00:00:00.750000"),
+        ),
+        (
+            "2020-10-25 02:30",
+            "2020-10-25 02:30",
+            ("2020-10-25 02:30:00", "2020-10-25 02:30:00"),
+        ),  # twice an hour
     ],
 )
 def test_dates_are_recognised_in_any_column(
@@ -58,6 +75,33 @@ def test_dates_are_recognised_in_any_column(
         assert replay.names == ("a", "b")
         assert what(replay) == ("when it was", *shown)
         assert replay.table.tolist() == [[1, 2], [3, 4]]
+
+
+@pytest.mark.parametrize(("first", "last"), [("10:00", "10:30"), ("2020Q1", "2020Q2"), ("run x", "run y")])
+def test_words_in_a_column_that_is_named_so_are_labels(tmp_path: Path, first: str, last: str) -> None:
+    for name in ("", "when"):
+        text = f"{name},a,b\n{first},1,2\n{last},3,4\n"
+        assert what(read(tmp_path, text)) == (name or "column 1", first, last)
+
+
+def test_words_in_another_column_are_not(tmp_path: Path) -> None:
+    with pytest.raises(
+        TableError, match=r"'who' must be a number, got 'x' .* says when, name it by index=…, --index"
+    ):
+        read(tmp_path, "who,a,b\nx,1,2\ny,3,4\n")
+    with pytest.raises(TableError, match="line 3, column 'when' must be a number, got 'soon'"):
+        read(tmp_path, "when,a,b\n1,1,2\nsoon,3,4\n")
+
+
+def test_a_clock_that_was_put_back(tmp_path: Path) -> None:
+    text = "when,a,b\n2020-10-25 02:45{},1,2\n2020-10-25 02:15{},3,4\n"
+    with pytest.raises(TableError, match=r"must go forward in time, but column 'when' .* offset from UTC"):
+        read(tmp_path, text.format("", ""))
+    assert what(read(tmp_path, text.format("+02:00", "+01:00"))) == (
+        "when",
+        "2020-10-25 00:45:00",
+        "2020-10-25 01:15:00",
+    )
 
 
 @pytest.mark.parametrize("name", ["", "Year", "t", "INDEX", "timestamp"])

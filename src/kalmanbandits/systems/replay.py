@@ -11,7 +11,8 @@ import numpy as np
 
 from kalmanbandits.errors import Array, InvalidArgument, file_path, instance, texts, truth, whole
 from kalmanbandits.systems.availability import off_after_gaps, off_by_mask
-from kalmanbandits.systems.table_files import on_or_off, one_character, read_file
+from kalmanbandits.systems.table_cells import on_or_off
+from kalmanbandits.systems.table_files import one_character, read_file
 from kalmanbandits.systems.table_frames import frame_series
 from kalmanbandits.systems.table_index import Index, clocks
 from kalmanbandits.systems.tables import Table, Wanted, check_table, from_array, from_columns

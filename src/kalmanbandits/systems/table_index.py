@@ -19,10 +19,11 @@ import numpy as np
 
 from kalmanbandits.errors import InvalidArgument
 
+DAYS = "%Y/%m/%d", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%m/%d/%y", "%d/%m/%y", "%d.%m.%y", "%Y.%m.%d"
+CLOCKS = "", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p"
 FORMATS = (
-    "%Y-%m", "%Y/%m/%d", "%Y/%m/%d %H:%M", "%Y/%m/%d %H:%M:%S", "%m/%d/%Y", "%m/%d/%Y %H:%M", "%d/%m/%Y",
-    "%d/%m/%Y %H:%M", "%d.%m.%Y", "%d.%m.%Y %H:%M", "%d-%b-%Y", "%d %b %Y", "%b %d %Y", "%b %d, %Y", "%b %Y",
-    "%B %Y",
+    "%Y-%m", *(day + clock for day in DAYS for clock in CLOCKS), "%d-%b-%Y", "%d-%b-%y", "%d %b %Y",
+    "%d %B %Y", "%b %d %Y", "%b %d, %Y", "%B %d %Y", "%B %d, %Y", "%b %Y", "%B %Y",
 )  # fmt: skip
 INDEX_NAMES = frozenset({
     "index", "id", "row", "round", "step", "t", "time", "timestamp", "date", "datetime", "day", "week",
@@ -56,7 +57,7 @@ class Index(NamedTuple):
         """
         value = self.values[row]
         if self.dated:
-            return str(value).replace("T00:00:00", "").replace("T", " ")
+            return str(value).removesuffix("T00:00:00").replace("T", " ")
         return f"{value:.15g}" if self.values.dtype.kind == "f" else str(value)
 
 
@@ -86,9 +87,10 @@ def looks_like_date(cell: Any) -> bool:
 
 
 def from_text(name: str, column: str, cells: Sequence[str], asked: bool) -> Index | None:
-    """The index in a column of text: dates, or numbers, that rise; any text where it was `asked` for.
+    """The index in a column of text: dates or numbers that rise, or words, such as dates in another form.
 
-    None says that it is no index after all. Dates that go back, or that end on the way, are an error.
+    Any text where it was `asked` for. None says that it is no index after all. Dates that go back, or that
+    end on the way, are an error.
     """
     texts = [cell.strip() for cell in cells]
     backwards: Index | None = None
@@ -97,31 +99,44 @@ def from_text(name: str, column: str, cells: Sequence[str], asked: bool) -> Inde
         found = list(takewhile(lambda date: date is not None, (_parsed(text, form) for text in texts)))
         broken = max(broken, len(found) if found else -1)
         if len(found) == len(texts):
-            index = Index(column, np.array(found, "datetime64[s]"))
+            index = Index(column, _dates(found))
             if rises(index.values):
                 return index
             backwards = backwards or index
     if backwards is not None:
         refuse_backwards(name, backwards)
-    try:
-        numbers = np.array([float(text) for text in texts])
-    except ValueError:
-        if asked:
+    numbers = [_float(text) for text in texts]
+    if None in numbers:
+        if asked or (broken < 0 and not any(number is not None for number in numbers)):
             return Index(column, np.array(texts))
         if broken < 0:
             return None
         raise TableError(
             f"{name}: row {broken + 1}, column {column!r} must be a date as in the rows before, got "
             f"{texts[broken]!r} (or leave the column out by drop=[…], --drop)"
-        ) from None
-    return _numbered(name, column, numbers, asked)
+        )
+    return _numbered(name, column, np.array(numbers, np.float64), asked)
+
+
+def _float(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _dates(values: Any) -> Any:
+    """Dates to the second, or to the microsecond where that is needed."""
+    exact = np.asarray(values, "datetime64[us]")
+    whole = exact.astype("datetime64[s]")
+    return whole if (whole == exact).all() else exact
 
 
 def from_numbers(name: str, column: str, values: Any, must: bool) -> Index | None:
     """The index in a column of numbers or dates."""
     values = np.asarray(values)
     if values.dtype.kind == "M":
-        index = Index(column, values.astype("datetime64[s]"))
+        index = Index(column, _dates(values))
         refuse_backwards(name, index)
         return index
     return _numbered(name, column, values.astype(np.float64), must)
@@ -141,8 +156,8 @@ def refuse_backwards(name: str, index: Index) -> None:
         row = int(np.argmax(~(index.values[1:] >= index.values[:-1])))
         raise TableError(
             f"{name}: rows must go forward in time, but column {index.name!r} has {index.label(row)} in row "
-            f"{row + 1} and {index.label(row + 1)} in row {row + 2} (sort the rows, or leave the column out "
-            "by drop=[…], --drop)"
+            f"{row + 1} and {index.label(row + 1)} in row {row + 2} (sort the rows, write times of a clock "
+            "that was put back with their offset from UTC, or leave the column out by drop=[…], --drop)"
         )
 
 
@@ -161,13 +176,11 @@ def _by_form(form: str, text: str) -> datetime:
 
 def _parsed(text: str, form: Callable[[str], datetime]) -> datetime | None:
     """The date in a text, without a zone; None if there is none, or only a number."""
+    number = _float(text)
+    if number is not None and not math.isnan(number):
+        return None
     try:
-        if not math.isnan(float(text)):
-            return None
-    except ValueError:
-        pass
-    try:
-        found = form(text)
+        found = form(text.removesuffix(" UTC").removesuffix(" GMT"))
     except (ValueError, OverflowError):
         return None
     return found if found.tzinfo is None else found.astimezone(UTC).replace(tzinfo=None)

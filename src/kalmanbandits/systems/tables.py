@@ -6,13 +6,13 @@ What cannot be used is refused with its place and the way out. Rows are counted 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kalmanbandits.errors import LARGEST, Array, InvalidArgument, floats
+from kalmanbandits.systems.table_cells import infinite_cell, not_a_number
 from kalmanbandits.systems.table_index import (
     Index,
     TableError,
@@ -22,7 +22,6 @@ from kalmanbandits.systems.table_index import (
     named_like_index,
 )
 
-DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+(?:[eE][+-]?\d+)?\s*")
 MOST_CELLS = 200_000_000  # 1.6 GB
 
 
@@ -190,23 +189,6 @@ def choose(name: str, names: Sequence[str], wanted: Wanted, first_cell: Any, unn
 def _known(name: str, names: Sequence[str], column: str) -> None:
     if column not in names:
         raise TableError(f"{name} has no column {column!r} (it has {', '.join(map(repr, names))})")
-
-
-def not_a_number(name: str, place: str, column: str, cell: object) -> TableError:
-    """The error for a cell that holds something else."""
-    shown = repr(cell) if len(repr(cell)) <= 40 else repr(cell)[:38] + "…"
-    way = "leave the column out by drop=[…], --drop, or the cell empty if its reward never came"
-    if isinstance(cell, str) and DECIMAL_COMMA.fullmatch(cell):
-        way = "write decimals with a point, and thousands without a comma"
-    return TableError(f"{name}: {place}, column {column!r} must be a number, got {shown} ({way})")
-
-
-def infinite_cell(name: str, place: str, column: str, cell: object) -> TableError:
-    """The error for a cell without a finite number."""
-    return TableError(
-        f"{name}: {place}, column {column!r} must be finite, got {cell} "
-        "(leave a cell empty whose reward never came)"
-    )
 
 
 def _number(name: str, row: int, column: str, cell: Any) -> float:
