@@ -2,9 +2,9 @@
 
 In a CSV file a cell that is empty, or says NA, N/A, NaN, null or None, is a reward that never came. The
 first row is a header if one of its cells is neither a number nor a date above another. Cells are separated
-by comma, semicolon or tab, whichever fits the first lines best, or as a first line such as `sep=;` says. Where
-it is no comma, decimals may be written with one. A column without a name and without a reward is none: lines
-may end with what separates cells.
+by comma, semicolon or tab, whichever fits the first lines best, or as a first line such as `sep=;` says;
+where it is no comma, decimals may be written with one. A column without a name and without a reward is
+none: lines may end with what separates cells.
 """
 
 from __future__ import annotations
