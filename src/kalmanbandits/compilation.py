@@ -122,6 +122,11 @@ def is_kept(function: Callable[..., object], *arguments: object) -> bool:
     return path is not None and path.exists()
 
 
+def times_compiled(function: Callable[..., object]) -> int:
+    """How often the machine code of an `entry` was not on disk; 0 in plain Python."""
+    return sum(function.stats.cache_misses.values()) if is_compiled(function) else 0  # type: ignore[attr-defined]
+
+
 class KernelCache(CodeCache):
     """Machine code of one function on disk: a file for each signature, processor and state of the sources."""
 
