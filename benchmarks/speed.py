@@ -175,8 +175,8 @@ def _learner(found: dict[str, dict[str, float]]) -> str:
     return (
         "## `LearnedKalman` in bulk\n\n"
         "Rounds per second on one core through `simulate`, drawing the system and all fits included; two "
-        "arms are those of the paper's system, more of a random one with d = 4. Threads take runs side by side "
-        f"without the GIL.\n\n{table(head, rows)}"
+        "arms are those of the paper's system, more of a random one with d = 4. Threads take runs side by "
+        f"side without the GIL.\n\n{table(head, rows)}"
     )
 
 
