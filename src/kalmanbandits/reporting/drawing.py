@@ -157,7 +157,6 @@ def save(figure: Figure, folder: Path) -> list[Path]:
     with matplotlib.rc_context({"svg.hashsalt": MARK}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # a label in a script that the font lacks
         figure.savefig(png, dpi=DPI, metadata={"Software": MARK})
-        figure.set_layout_engine("none")  # the second picture keeps the places that were found for the first
         figure.savefig(svg, metadata={"Date": None, "Creator": MARK})
     return [png, svg]
 
