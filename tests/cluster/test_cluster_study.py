@@ -294,7 +294,7 @@ def test_a_gpu_plays_through_the_cluster_and_workers_without_one_do_not(
                 assert crew.workers.alive == 1
             theirs = run_study(study, tmp_path / "gpu", client=client, backend="gpu")
     (known,) = {record.getMessage() for record in caplog.records if "not used" in record.getMessage()}
-    assert re.search(r'tcp://127\.0\.0\.1:\d+ .*backend must be "cpu" here, got "gpu"', known)
+    assert re.search(r'^worker \S+ at \S+ \(.*backend must be "cpu" here, got "gpu"', known)
     assert theirs.manifest["versions"]["backend"] == "gpu"
     ours = run_study(study, tmp_path / "cpu")
     for cell in range(len(study.cells)):
