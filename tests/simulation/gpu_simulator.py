@@ -77,7 +77,8 @@ def values(data: Any) -> dict[str, Any]:
     return {measure: data[measure].values for measure in data}
 
 
-def main(target: Path) -> None:
+def prepare_simulator() -> None:
+    """Let this process play on the simulator whatever it plays on the GPU."""
     make_play = gpu_kernel.make_play
 
     def with_fields(*sizes: Any) -> Any:
@@ -86,6 +87,10 @@ def main(target: Path) -> None:
 
     gpu_kernel.make_play = with_fields
     let_lanes_take_turns()
+
+
+def main(target: Path) -> None:
+    prepare_simulator()
     gpu_lane.FIRST = 16  # several launches, so that memories and states are laid aside and taken up again
     gpu_lane.SLICE = 0.0
     moments.PANEL = gpu.PANEL = PANEL
