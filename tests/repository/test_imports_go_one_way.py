@@ -100,6 +100,14 @@ def test_the_page_on_architecture_names_every_room() -> None:
     assert [room for room in MAY_USE if room and f"`{room}`" not in page] == []
 
 
+def with_file(source: Path, file: str, line: str) -> Path:
+    """A source tree with one file of one line."""
+    path = source / PACKAGE / file
+    path.parent.mkdir(parents=True)
+    path.write_text(line + "\n")
+    return source
+
+
 @pytest.mark.parametrize(
     ("file", "line"),
     [
@@ -117,10 +125,7 @@ def test_the_page_on_architecture_names_every_room() -> None:
     ],
 )
 def test_a_wrong_import_is_found(tmp_path: Path, file: str, line: str) -> None:
-    path = tmp_path / PACKAGE / file
-    path.parent.mkdir(parents=True)
-    path.write_text(line + "\n")
-    assert len(violations(tmp_path)) == 1
+    assert len(violations(with_file(tmp_path, file, line))) == 1
 
 
 @pytest.mark.parametrize(
@@ -134,7 +139,4 @@ def test_a_wrong_import_is_found(tmp_path: Path, file: str, line: str) -> None:
     ],
 )
 def test_a_right_import_passes(tmp_path: Path, file: str, line: str) -> None:
-    path = tmp_path / PACKAGE / file
-    path.parent.mkdir(parents=True)
-    path.write_text(line + "\n")
-    assert violations(tmp_path) == []
+    assert violations(with_file(tmp_path, file, line)) == []

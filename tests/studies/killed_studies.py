@@ -15,31 +15,18 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-from study_worlds import contents, small_study
 
 from kalmanbandits.studies import Results, Study, run_study
 from kalmanbandits.studies.store import layout
+from killed_processes import fork
+from study_worlds import contents, small_study
 
 # Python warns of forking next to threads; zarr, which has one, renews it in the child.
 warnings.filterwarnings("ignore", category=DeprecationWarning)
-
-
-def fork(play: Callable[[], object]) -> int:
-    """A child that plays and ends without tidying up."""
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            play()
-            code = 0
-        finally:
-            os._exit(code)
-    return child
 
 
 def ended(child: int) -> int | None:
