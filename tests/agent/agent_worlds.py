@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from kalmanbandits.policies.verbs import KERNELS
 from kalmanbandits.saving import lasting_fields
 
 ROUNDS = 60
+PACKAGE = str(Path(kb.__file__).parent)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +99,7 @@ def interrupted(step: int, call: Callable[[], object]) -> bool:
     left = [step]
 
     def trace(frame: Any, event: str, _: object) -> Any:
-        if "kalmanbandits" not in frame.f_code.co_filename:
+        if not frame.f_code.co_filename.startswith(PACKAGE):
             return None
         frame.f_trace_opcodes = True
         if event == "opcode":
