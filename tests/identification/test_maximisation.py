@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from joint_gaussian import ARMS, D, bandit_cells, condition, drawn_model, e_step, room
+from joint_gaussian import ARMS, D, bandit_cells, drawn_model, e_step, joint, log_likelihood, room
 
 from kalmanbandits.compilation import entry
 from kalmanbandits.identification.arrays import Cells, cells_of, parameters
@@ -174,7 +174,7 @@ def log_posterior(p, cells):
     moves = -0.5 * np.trace(inverse @ (SHRINK_GAMMA * p.G @ p.G.T + SQUARES_Q * np.eye(D)))
     moves -= 0.5 * MOVES_Q * np.linalg.slogdet(p.Q)[1]
     arms = np.sum(p.C**2 / p.prior[:, :1]) + np.sum((p.mu - p.prior[:, 1]) ** 2 / p.prior[:, 2])
-    return condition(p, cells).log_likelihood + moves - 0.5 * arms
+    return log_likelihood(joint(p, cells)) + moves - 0.5 * arms
 
 
 def small_table(rows=40, seed=0):

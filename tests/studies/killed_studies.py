@@ -105,7 +105,7 @@ def kill_before_each_step(study: Study, folder: Path, whole: Path, stride: int) 
 def main() -> None:
     folder, kills, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     layout.BLOCK_SECONDS = 3.5 * 200 * 2 * layout.ROUND_SECONDS
-    study = small_study(("count = 3", "count = 12"))
+    study = small_study(("count = 3", "count = 4"))
     run_study(study, folder / "whole")
     killed, finished = kill_at_random(study, folder, folder / "whole", kills, seed)
     small = small_study(("count = 3", "count = 1"))
