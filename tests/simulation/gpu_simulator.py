@@ -21,7 +21,7 @@ from numba.cuda.simulator.kernel import FakeCUDAKernel
 
 import kalmanbandits as kb
 from kalmanbandits.errors import InvalidArgument
-from kalmanbandits.simulation import gpu, gpu_kernel, gpu_lane, gpu_buffers, moments
+from kalmanbandits.simulation import gpu, gpu_buffers, gpu_kernel, gpu_lane, moments
 from kalmanbandits.studies import run_study
 from kalmanbandits.studies.document.spec import parse_study
 

@@ -18,10 +18,10 @@ import numpy as np
 
 from kalmanbandits.compilation import entry
 from kalmanbandits.simulation.batch import Batch, Kept
+from kalmanbandits.simulation.gpu_buffers import DeviceArray, DeviceBuffer, pinned_buffer, return_buffer
 from kalmanbandits.simulation.gpu_compiler import cuda
 from kalmanbandits.simulation.gpu_groups import Group
 from kalmanbandits.simulation.gpu_kernel import compiled, compiled_finish
-from kalmanbandits.simulation.gpu_buffers import DeviceArray, DeviceBuffer, pinned_buffer, return_buffer
 from kalmanbandits.streams import stream_key
 
 SLICE = 0.03  # seconds of a launch, others between them included
