@@ -27,8 +27,6 @@ from kalmanbandits.studies.cluster import ClusterWork, Task
 from kalmanbandits.studies.store import layout
 from kalmanbandits.studies.store.layout import Values
 from kalmanbandits.systems import Replay, rotation
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "studies"))
 from study_worlds import chunk_files, contents
 
 CHUNKS = 36

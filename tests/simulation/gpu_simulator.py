@@ -21,7 +21,7 @@ from numba.cuda.simulator.kernel import FakeCUDAKernel
 
 import kalmanbandits as kb
 from kalmanbandits.errors import InvalidArgument
-from kalmanbandits.simulation import gpu, gpu_kernel, gpu_lane, gpu_rooms, moments
+from kalmanbandits.simulation import gpu, gpu_buffers, gpu_kernel, gpu_lane, moments
 from kalmanbandits.studies import run_study
 from kalmanbandits.studies.document.spec import parse_study
 
@@ -109,8 +109,8 @@ def main(target: Path) -> None:
                 kb.simulate(ROTATION, PLAIN, **MANY, keep=keep, backend="gpu")
             )
             # As for three GPUs: other shares of the runs, other launches, and a buffer that holds few rows.
-            gpu_lane.FIRST, gpu.devices, gpu_rooms.STAGING = 4, lambda: [0, 0, 0], 64
-            gpu_rooms._pinned.clear()
+            gpu_lane.FIRST, gpu.devices, gpu_buffers.STAGING = 4, lambda: [0, 0, 0], 64
+            gpu_buffers._pinned.clear()
             results[f"three GPUs, {keep}"] = values(
                 kb.simulate(ROTATION, PLAIN, **MANY, keep=keep, backend="gpu")
             )
