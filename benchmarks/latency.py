@@ -25,7 +25,7 @@ class Unaided(kb.LearnedKalman):
 
     kernel = "LearnedKalman"
 
-    def errand(self, memory: object) -> None:
+    def background_work(self, memory: object) -> None:
         """None."""
 
 

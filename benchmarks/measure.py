@@ -63,6 +63,19 @@ def batch(policy: Any, system: Any = SYSTEM, rounds: int = 100_000, runs: int = 
     return best_of(lambda: kb.simulate(system, {"it": policy}, **options), repeats) / (rounds * runs) * 1e9
 
 
+def learner() -> dict[str, dict[str, float]]:
+    """Rounds per second and core of `LearnedKalman` through `simulate`, by arms and rounds of a run."""
+    systems = {
+        k: kb.systems.random_stable(arms=k, dimension=4, spectral_radius=0.95, seed=0) for k in (5, 20)
+    }
+    result: dict[str, dict[str, float]] = {}
+    for k, system in {2: SYSTEM, **systems}.items():
+        for rounds, runs in ((1_000, 4), (10_000, 1)):
+            ns = batch(kb.LearnedKalman(arms=k), system, rounds, runs, repeats=2)
+            result.setdefault(str(k), {})[str(rounds)] = 1e9 / ns
+    return result
+
+
 def against_cpp(repeats: int = 3) -> dict[str, dict[str, float]]:
     """Nanoseconds per round of this library and the two C++ loops, taken in turns; the regret must agree."""
     rounds, runs = 100_000, 4

@@ -45,6 +45,7 @@ def main(only_peers: bool) -> None:
         ("start-up", measure.start_up),
         ("memory", measure.memory),
         ("policies", policies),
+        ("learner", measure.learner),
     ):
         if name != "cpp" or measure.has_compiler():
             result[name] = part()
@@ -93,6 +94,7 @@ def page(result: dict[str, Any]) -> str:
         *([_peers(result)] if result.get("peers") else []),
         _growth(result["growth"]),
         _rest(result),
+        _learner(result["learner"]),
         *([_gpu(result["gpu"])] if result["gpu"] else []),
     ]
     return "\n\n".join(parts) + "\n"
@@ -164,6 +166,17 @@ def _rest(result: dict[str, Any]) -> str:
         f"{costs['help']:.2f} s. Once the kernels are on disk, a new process has played its rounds "
         f"{costs['played']:.2f} s after it was started and has its dataset after {costs['done']:.2f} s: the "
         f"difference is importing xarray. Peak memory: {peak}."
+    )
+
+
+def _learner(found: dict[str, dict[str, float]]) -> str:
+    head = ["arms", *(f"runs of {int(rounds):,} rounds" for rounds in found["2"])]
+    rows = [[k, *(f"{rate:,.0f}" for rate in rates.values())] for k, rates in found.items()]
+    return (
+        "## `LearnedKalman` in bulk\n\n"
+        "Rounds per second on one core through `simulate`, drawing the system and all fits included; two "
+        "arms are those of the paper's system, more of a random one with d = 4. Threads take runs side by "
+        f"side without the GIL.\n\n{table(head, rows)}"
     )
 
 

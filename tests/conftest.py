@@ -30,23 +30,22 @@ def pytest_collect_file() -> Generator[None, list[pytest.Collector], Any]:
     return [each for each in found if not isinstance(each, DoctestModule)]
 
 
-# The order in which workers share tests out: the first of two gets the first half, and whoever is done takes
-# over from the end of what the other has left. So folders whose tests compile every policy come first: one
-# worker compiles each once, and what the other needs too it finds on disk. What takes seconds in one piece
-# stands at the beginning of the second half, and at the end of either are tests that take next to nothing.
-EVERY_POLICY = {"agent", "backtesting", "contracts", "policies", "reference"}
-QUICK = {"filtering", "learning", "statistics", "systems", "theory"}
-LONG = {"attack", "cluster", "reporting", "simulation"}
+# The order in which workers share tests out: the first of two gets the first half, and a worker that is done
+# takes over from the end of what the other has left. Folders whose tests compile every policy come first: one
+# worker compiles each once, and the other, if it comes to the same kernels later, finds them on disk. The
+# middle is in folders that compile next to nothing. The second half begins with what takes long and compiles
+# little, and ends with what takes next to nothing in one piece, whatever it compiles.
+FOLDERS = (
+    "agent", "backtesting", "contracts", "policies", "reference",
+    "filtering", "learning", "statistics", "systems",
+    "cluster", "reporting", "repository", "gpu_code", "simulation", "studies", "attack", "integrations",
+    "identification", "tests", "theory",
+)  # fmt: skip
 
 
 def place(item: pytest.Item) -> int:
-    """Where a test stands in that order."""
-    folder = item.path.parent.name
-    if folder in EVERY_POLICY:
-        return 0
-    if folder in QUICK or isinstance(item, DoctestItem):
-        return 1
-    return 2 if folder in LONG else 3
+    """Where a test stands in that order: examples in docstrings are the last."""
+    return len(FOLDERS) if isinstance(item, DoctestItem) else FOLDERS.index(item.path.parent.name)
 
 
 @pytest.hookimpl(tryfirst=True)  # `make test-random` shuffles after it

@@ -25,17 +25,20 @@ NEEDED = """
 import numpy as np
 from kalmanbandits.backtesting.play import make_work
 from kalmanbandits.cli.ahead import COMPILE, Ahead
+from kalmanbandits.identification.doubt import _doubt_arms
 from kalmanbandits.identification.steps import improve
 from kalmanbandits.identification.subspace import observability, realise
 from kalmanbandits.policies import LearnedKalman
-from kalmanbandits.policies.learned_kalman_kernel import catch_up
+from kalmanbandits.policies.learned_kalman_kernel import catch_up, replay_levels
+from kalmanbandits.policies.learned_kalman_rehearsal import _play
 from kalmanbandits.simulation.rounds import play_block
 from kalmanbandits.systems import Replay
 policy = LearnedKalman(arms=2)
-table = Replay(np.random.default_rng(0).standard_normal((60, 2)))
+table = Replay(100 * np.random.default_rng(0).standard_normal((160, 2)))
+elsewhere, here = (improve, _doubt_arms), (play_block, catch_up, replay_levels, _play, observability, realise)
 work = make_work(table, {"it": policy}, 1, 0, None, {}, 0)
 def count():
-    print(*(len(each.signatures) for each in (improve, play_block, catch_up, observability, realise)))
+    print(*(len(each.signatures) for each in (*elsewhere, *here)))
 exec(COMPILE)
 count()
 Ahead(work, 1)._compile_here(policy)
@@ -55,7 +58,12 @@ def test_what_is_compiled_ahead_and_here_is_what_a_backtest_needs() -> None:
     """Fits elsewhere, the rest here, nothing twice, and nothing is left to compile."""
     wanted = json.dumps({"fits": True, "policies": []})
     done = subprocess.run([sys.executable, "-c", NEEDED], input=wanted, check=True, text=True, stdout=PIPE)
-    assert done.stdout.splitlines() == ["fits are compiled", "1 0 0 0 0", "1 1 1 1 1", "1 1 1 1 1"]
+    assert done.stdout.splitlines() == [
+        "fits are compiled",
+        "1 1 0 0 0 0 0 0",
+        "1 1 1 1 1 1 1 1",
+        "1 1 1 1 1 1 1 1",
+    ]
 
 
 def test_played_elsewhere_in_plain_python_is_the_same_to_the_bit() -> None:
@@ -112,14 +120,14 @@ def test_it_sees_what_is_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_helpers_are_not_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ahead, "PLAY", "import time; time.sleep(600)")
-    work, before = work_of({"UCB": UCB(arms=2)}), gc.get_threshold()
+    work = work_of({"UCB": UCB(arms=2)})
     with Ahead(work, 2) as helped:
         helped._play_elsewhere(["UCB"])
         (player,) = helped._helpers
     assert isinstance(player, Player)
     assert player.process.poll() is not None
     assert not player.thread.is_alive()
-    assert gc.get_threshold() == before
+    assert gc.isenabled()
 
 
 def test_one_thread_stays_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,7 +150,7 @@ def repeated(files: dict[str, str]) -> list[tuple[str, int, str, int, int]]:
 
 
 def main() -> None:
-    """Print a table by room, and the repeated passages."""
+    """Print a table by package, and the repeated passages."""
     folder = (
         Path(sys.argv[1])
         if len(sys.argv) > 1
@@ -158,16 +158,16 @@ def main() -> None:
     )
     files = {path.relative_to(folder).as_posix(): path.read_text() for path in sorted(folder.rglob("*.py"))}
     anything = stand_ins(files.values())
-    rooms: dict[str, list[Counts]] = defaultdict(list)
+    packages: dict[str, list[Counts]] = defaultdict(list)
     for name, text in files.items():
-        rooms[name.split("/")[0].removesuffix(".py")].append(counted(text, anything))
-    print("| room | files | code | docstrings | comments | blank | `Any` in signatures |")
+        packages[name.split("/")[0].removesuffix(".py")].append(counted(text, anything))
+    print("| package | files | code | docstrings | comments | blank | `Any` in signatures |")
     print("|---|---|---|---|---|---|---|")
-    everything = [counts for room in rooms.values() for counts in room]
-    for room, counts in [*sorted(rooms.items()), ("**all**", everything)]:
+    everything = [counts for package in packages.values() for counts in package]
+    for package, counts in [*sorted(packages.items()), ("**all**", everything)]:
         code, docs, comments, blank, total, anys = map(sum, zip(*counts, strict=True))
         share = f"{anys} of {total}, {anys / max(total, 1):.0%}"
-        print(f"| {room} | {len(counts)} | {code} | {docs} | {comments} | {blank} | {share} |")
+        print(f"| {package} | {len(counts)} | {code} | {docs} | {comments} | {blank} | {share} |")
     passages = repeated(files)
     print(f"\n{len(passages)} pairs of places share {PASSAGE} lines of code or more")
     for first, line, second, other, length in sorted(passages, key=lambda found: -found[4]):

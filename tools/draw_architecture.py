@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "images" / "architecture.png"
 BLUE, GREY, GREEN, SAND = "#dbe9f6", "#eeeeee", "#e0f0dc", "#f7ecd9"
-# Name, room, column, row, colour.
+# Name, package, column, row, colour.
 BOXES = {
     "chance": ("numbers by address\n(seed, run, purpose, round)", "streams", 0, 3, GREY),
     "system": ("LinearGaussianSystem,\nor Replay of a table", "systems", 0, 2, BLUE),
@@ -48,7 +48,7 @@ def centre(name: str) -> tuple[float, float]:
 def main() -> None:
     """Draw and write it."""
     figure, axes = plt.subplots(figsize=(14, 6), dpi=110)
-    for name, (text, room, _, _, colour) in BOXES.items():
+    for name, (text, package, _, _, colour) in BOXES.items():
         x, y = centre(name)
         axes.add_patch(
             plt.Rectangle(
@@ -59,7 +59,7 @@ def main() -> None:
         axes.text(
             x,
             y - HEIGHT / 2 + 0.1,
-            room,
+            package,
             ha="center",
             va="center",
             fontsize=7.5,

@@ -82,25 +82,28 @@ if hasattr(os, "register_at_fork"):
 
 def jit(function: F) -> F:
     """Compile `function` for use inside other kernels; inlined there, so it costs no call."""
-    return _inner(function, forceinline=True)
+    return _inner(function, inlined=True)
 
 
 def routine(function: F) -> F:
-    """Compile `function` for use inside other kernels as a call of its own: for long or rare code."""
-    return _inner(function)
+    """Compile `function` for use inside other kernels as a call of its own: for long or rare code.
+
+    LLVM would inline most of them, and so compile the longest ones at every call.
+    """
+    return _inner(function, "noinline")
 
 
 def rare(function: F) -> F:
     """As `routine`, for code that hardly ever runs: compiled sooner, into fewer and slower instructions."""
-    function.rare = True  # type: ignore[attr-defined]
-    return _inner(function)
+    return _inner(function, "noinline", "cold", "minsize", "optsize")
 
 
-def _inner(function: F, **options: Any) -> F:
+def _inner(function: F, *attributes: str, inlined: bool = False) -> F:
     """A kernel that kernels call. A call from Python works too, by code that is compiled when it comes."""
     if config.DISABLE_JIT:  # type: ignore[attr-defined]
         return with_quiet_math(function)
-    return compile_inner(function, options)
+    function.attributes = attributes  # type: ignore[attr-defined]
+    return compile_inner(function, {"forceinline": inlined})
 
 
 def entry(function: F) -> F:
@@ -117,6 +120,11 @@ def is_kept(function: Callable[..., object], *arguments: object) -> bool:
     signature, cache = signature_of(function, arguments)
     path = cache._path(cache._key(signature))
     return path is not None and path.exists()
+
+
+def times_compiled(function: Callable[..., object]) -> int:
+    """How often the machine code of an `entry` was not on disk; 0 in plain Python."""
+    return sum(function.stats.cache_misses.values()) if is_compiled(function) else 0  # type: ignore[attr-defined]
 
 
 class KernelCache(CodeCache):

@@ -5,19 +5,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import kalmanbandits as kb
+from every_policy import EVERY_POLICY
 from kalmanbandits.compilation import jit
 from kalmanbandits.policies import Policy, register_kernel
 from kalmanbandits.policies.plain import PlainPolicy
 from kalmanbandits.policies.verbs import KERNELS
 from kalmanbandits.saving import lasting_fields
 
-SYSTEM = kb.systems.rotation(theta=2.0)
 ROUNDS = 60
+PACKAGE = str(Path(kb.__file__).parent)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,29 +65,7 @@ def _due(memory: Any) -> Any:
 
 register_kernel("Refitted", *KERNELS["UCB"][:3], due=_due)
 
-POLICIES = [
-    kb.Random(arms=3),
-    kb.UCB(arms=3),
-    kb.SlidingWindowUCB(arms=3, window=40),
-    kb.DiscountedUCB(arms=3),
-    kb.SlidingWindowThompson(arms=3, window=40),
-    kb.DiscountedThompson(arms=3),
-    kb.Rexp3(arms=3, batch=50),
-    kb.KFMANB(arms=3),
-    kb.ARUCB(arms=3, lags=2),
-    kb.LARL(arms=3, opening=40),
-    kb.LinearThompson(arms=3, window=2),
-    kb.UBSS(arms=3, window=1),
-    kb.UBSS(arms=3, window=2),
-    kb.UBSS(arms=3, window="auto"),
-    kb.KalmanGreedy(SYSTEM),
-    kb.KalmanUCB(SYSTEM),
-    kb.KalmanThompson(SYSTEM),
-    kb.KalmanLookahead(SYSTEM),
-    kb.LearnedKalman(arms=3),
-    Follower(arms=3),
-    Refitted(arms=3),
-]
+POLICIES = [*EVERY_POLICY, Follower(arms=3), Refitted(arms=3)]
 
 
 def reward(round_: int, arm: int) -> float:
@@ -119,7 +99,7 @@ def interrupted(step: int, call: Callable[[], object]) -> bool:
     left = [step]
 
     def trace(frame: Any, event: str, _: object) -> Any:
-        if "kalmanbandits" not in frame.f_code.co_filename:
+        if not frame.f_code.co_filename.startswith(PACKAGE):
             return None
         frame.f_trace_opcodes = True
         if event == "opcode":

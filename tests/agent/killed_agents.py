@@ -19,7 +19,6 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from agent_worlds import reward
 import kalmanbandits as kb
 from kalmanbandits.agent import database, events, snapshots
 from kalmanbandits.errors import RoundError
+from killed_processes import fork
 
 warnings.filterwarnings("ignore", category=DeprecationWarning)  # of forking next to threads, which are done
 
@@ -37,19 +37,6 @@ PROCESSES, THREADS = 3, 2
 REPORT = struct.Struct("<Bqq")
 MOST_ARMS = 4
 MOST_OPEN = 100_000  # rounds that wait for a killed process's tickets while this one gets no processor time
-
-
-def fork(play: Callable[[], object]) -> int:
-    """A child that plays and ends without tidying up."""
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            play()
-            code = 0
-        finally:
-            os._exit(code)
-    return child
 
 
 def play(folder: Path, seed: int, place: int, say: int) -> None:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from agent_worlds import SYSTEM, Follower, Refitted, bits, in_order, reward
+from agent_worlds import Follower, Refitted, bits, in_order, reward
 
 import kalmanbandits as kb
+from every_policy import SYSTEM
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.policies import Policy
 

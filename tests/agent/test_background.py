@@ -30,7 +30,7 @@ class Unaided(LearnedKalman):
 
     kernel = "LearnedKalman"
 
-    def errand(self, memory):
+    def background_work(self, memory):
         return None
 
 
@@ -40,9 +40,9 @@ class Gated(LearnedKalman):
 
     kernel = "LearnedKalman"
 
-    def errand(self, memory):
-        errand = super().errand(memory)
-        return errand and errand._replace(work=lambda: (GATE.wait(60), errand.work())[1])
+    def background_work(self, memory):
+        begun = super().background_work(memory)
+        return begun and begun._replace(work=lambda: (GATE.wait(60), begun.work())[1])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +51,9 @@ class Failing(LearnedKalman):
 
     kernel = "LearnedKalman"
 
-    def errand(self, memory):
-        errand = super().errand(memory)
-        return errand and errand._replace(work=lambda: 1 / 0)
+    def background_work(self, memory):
+        begun = super().background_work(memory)
+        return begun and begun._replace(work=lambda: 1 / 0)
 
 
 GATE = threading.Event()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from agent_worlds import POLICIES, SYSTEM, in_order, reward
+from agent_worlds import POLICIES, in_order, reward
 
 import kalmanbandits as kb
+from every_policy import SYSTEM
 
 
 def test_reasons_by_name():

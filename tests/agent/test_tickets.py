@@ -6,11 +6,12 @@ import random
 
 import numpy as np
 import pytest
-from agent_worlds import POLICIES, ROUNDS, SYSTEM, Follower, Refitted, bits, in_order, reward
+from agent_worlds import POLICIES, ROUNDS, Follower, Refitted, bits, in_order, reward
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kalmanbandits as kb
+from every_policy import SYSTEM
 from kalmanbandits.agent import Ticket
 from kalmanbandits.errors import InvalidArgument, RoundError
 

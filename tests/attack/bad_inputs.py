@@ -219,7 +219,7 @@ def policies() -> dict[str, Any]:
 # Arguments for which every object will do.
 ANYTHING = {"name", "header"}
 # Hooks that the library calls, with memories of its own.
-HOOKS = {"attend", "errand", "start", "grow"}
+HOOKS = {"attend", "background_work", "start", "grow"}
 # Classes that nobody makes an object of: bases of policies, and what functions return.
 NOT_MADE = {"PlainPolicy", "Policy", "policies.Spec", "simulation.Oracle", "simulation.Progress"}
 NOT_MADE |= {"backtesting.Log", "studies.Plan"}

@@ -7,28 +7,15 @@ import math
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import kalmanbandits as kb
+from every_policy import EVERY_POLICY
 
 ROUNDS = 16
-SYSTEM = kb.systems.rotation(theta=2.0)
-POLICIES = [
-    kb.UCB(arms=3),
-    kb.SlidingWindowThompson(arms=3, window=40),
-    kb.DiscountedUCB(arms=3),
-    kb.Rexp3(arms=3, batch=50),
-    kb.KFMANB(arms=3),
-    kb.ARUCB(arms=3, lags=2),
-    kb.LARL(arms=3, opening=40),
-    kb.LinearThompson(arms=3, window=2),
-    kb.UBSS(arms=3, window=1),
-    kb.KalmanThompson(SYSTEM),
-    kb.KalmanLookahead(SYSTEM),
-    kb.LearnedKalman(arms=3),
-]
 REWARDS = {
     "nothing": [0.0] * ROUNDS,
     "the largest": [1e100] * ROUNDS,
@@ -41,7 +28,7 @@ REWARDS = {
 def play() -> dict[str, list[list[float]]]:
     """The arms that each policy chooses, and what it thinks of them in the end."""
     found = {}
-    for policy in POLICIES:
+    for policy in EVERY_POLICY:
         for name, rewards in REWARDS.items():
             if isinstance(policy, kb.LearnedKalman) and name not in ("alternating", "below the normal"):
                 continue  # its fits take seconds in plain Python
@@ -61,7 +48,7 @@ def play() -> dict[str, list[list[float]]]:
 def test_plain_python_plays_as_compiled() -> None:
     run = subprocess.run(
         [sys.executable, __file__],
-        env=os.environ | {"NUMBA_DISABLE_JIT": "1"},
+        env=os.environ | {"NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(Path(__file__).parents[1])},
         capture_output=True,
         text=True,
     )

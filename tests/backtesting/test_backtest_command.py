@@ -72,6 +72,24 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     monkeypatch.chdir(tmp_path_factory.mktemp("here"))
 
 
+def test_a_column_that_may_say_when_is_not_played_without_a_word(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hours = np.arange(300) % 24
+    rows = [f"{hour},{a:.3f},{b:.3f}" for hour, (a, b) in zip(hours, SWING + NOISE, strict=False)]
+    path, out = tmp_path / "hourly.csv", tmp_path / "out"
+    path.write_text("\n".join(["hour,a,b", *rows]))
+    command = ["backtest", str(path), "--out", str(out), "--policies", "UCB,Random"]
+    assert answer(command) == 0
+    said = capsys.readouterr()
+    line = "Column 'hour' is played as an arm. If it says when, name it by --index (index=…); if it is none, "
+    assert line in said.err
+    assert line in said.out
+    assert "Column &#x27;hour&#x27; is played as an arm." in (out / "report.html").read_text()
+    assert answer([*command, "--drop", "hour"]) == 0
+    assert "is played as an arm" not in "".join(capsys.readouterr())
+
+
 def test_the_command_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = table_file(tmp_path, SWING[:20])
 

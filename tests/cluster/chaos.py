@@ -22,16 +22,16 @@ import time
 from pathlib import Path
 
 import psutil
-from cluster_worlds import TEXT, Processes
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "studies"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from cluster_worlds import SPREAD, Processes
 from distributed import Client
-from study_worlds import chunk_files, contents
 
 from kalmanbandits.cli.commands import CLUSTER, answer
+from study_worlds import changed_text, chunk_files, contents
 
-STUDY = TEXT.replace("rounds = 20000", "rounds = 50000").replace("runs = 12", "runs = 45")
-STUDY = STUDY.replace("count = 6", "count = 24")  # 24 chunks of about half a second
+LARGER = [("rounds = 20000", "rounds = 50000"), ("runs = 12", "runs = 45"), ("count = 6", "count = 24")]
+STUDY = changed_text(*SPREAD, *LARGER)  # 24 chunks of about half a second
 TTL = 6  # seconds without a word after which the scheduler gives a worker up
 MEMORY = "1200MiB"
 

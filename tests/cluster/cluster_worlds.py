@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from study_worlds import changed_text
+
 pytest.importorskip("distributed")
 
 from distributed import Client
@@ -23,34 +25,17 @@ from kalmanbandits.cluster import Workers
 from kalmanbandits.studies import Study, parse_study
 
 ROUNDS = 20_000
-TEXT = f"""
-name = "spread"
-rounds = {ROUNDS}
-runs = 12
-seed = 3
-checkpoints = [10, 100]
-measures = ["regret", "pulls"]
-
-[[systems]]
-name = "angles"
-family = "rotation"
-theta = {{from = 0, to = "pi", count = 6}}
-
-[[policies]]
-policy = "UCB"
-
-[[policies]]
-policy = "Random"
-"""
+SPREAD = [
+    ('"small"', '"spread"'),
+    ("rounds = 200", f"rounds = {ROUNDS}"),
+    ("runs = 7", "runs = 12"),
+    ("count = 3", "count = 6"),
+]
 
 
 def spread_study(*changes: tuple[str, str]) -> Study:
     """A study of 36 chunks of blocks of two runs (see `small_blocks`), some hundredths of a second each."""
-    text = TEXT
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    return parse_study(text, name="spread.toml")
+    return parse_study(changed_text(*SPREAD, *changes), name="spread.toml")
 
 
 class Watcher:

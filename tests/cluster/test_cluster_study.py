@@ -27,8 +27,6 @@ from kalmanbandits.studies.cluster import ClusterWork, Task
 from kalmanbandits.studies.store import layout
 from kalmanbandits.studies.store.layout import Values
 from kalmanbandits.systems import Replay, rotation
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "studies"))
 from study_worlds import chunk_files, contents
 
 CHUNKS = 36
@@ -268,6 +266,37 @@ def test_workers_without_the_backend_stop_the_run(client, tmp_path: Path) -> Non
     with pytest.raises(ClusterError, match=r'no worker is fit: .*backend must be "cpu" here, got "gpu"'):
         run_study(spread_study(), tmp_path, client=client, backend="gpu")
     assert chunk_files(tmp_path) == []
+
+
+def test_a_gpu_plays_through_the_cluster_and_workers_without_one_do_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Numba's simulator takes the place of a GPU on one of two workers."""
+    study = spread_study(
+        (f"rounds = {ROUNDS}", "rounds = 20"), ("[10, 100]", "[10]"), ("count = 6", "count = 2")
+    )
+    folders = os.pathsep.join(str(ROOT / "tests" / name) for name in ("cluster", "simulation"))
+    simulator = {"NUMBA_ENABLE_CUDASIM": "1", "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": folders}
+    with processes(tmp_path / "scratch", 1) as made:
+        made.worker(DASK_DISTRIBUTED__WORKER__PRELOAD='["gpu_worker"]', **simulator)
+        with open_cluster(made.address) as client:
+            client.wait_for_workers(2, timeout=60)
+            worlds = [World(rotation(theta=1.0), {"UCB": UCB(arms=2)})]
+            with Crew(client, Order.of("kalmanbandits-gpu", worlds, "gpu")) as crew:
+
+                def both_were_heard() -> bool:
+                    list(crew.compute(operator.eq, [("0", 0)]))  # any function that workers know
+                    return "not used" in caplog.text
+
+                wait_until(both_were_heard)
+                assert crew.workers.alive == 1
+            theirs = run_study(study, tmp_path / "gpu", client=client, backend="gpu")
+    (known,) = {record.getMessage() for record in caplog.records if "not used" in record.getMessage()}
+    assert re.search(r'^worker \S+ at \S+ \(.*backend must be "cpu" here, got "gpu"', known)
+    assert theirs.manifest["versions"]["backend"] == "gpu"
+    ours = run_study(study, tmp_path / "cpu")
+    for cell in range(len(study.cells)):
+        np.testing.assert_allclose(theirs.measure("regret", cell), ours.measure("regret", cell), rtol=1e-9)
 
 
 def doubled(shared: object, task: int) -> object:

@@ -17,8 +17,6 @@ from cluster_worlds import ROUNDS, Watcher, free_port, spread_study, wait_until
 from kalmanbandits.cluster import open_cluster
 from kalmanbandits.studies import merge_stores, run_study
 from kalmanbandits.studies.store import layout
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "studies"))
 from study_worlds import contents
 
 NEEDED = ("slurmctld", "slurmd", "sbatch", "squeue", "scancel")

@@ -8,65 +8,42 @@ import numpy as np
 import pytest
 
 import kalmanbandits as kb
+from every_policy import EVERY_POLICY, SYSTEM
 from kalmanbandits.errors import InvalidArgument, InvalidType
 from kalmanbandits.policies import (
     ARUCB,
-    KFMANB,
     LARL,
     POLICIES,
     UBSS,
     UCB,
     AdaptiveUBSS,
-    DiscountedThompson,
     DiscountedUCB,
     KalmanGreedy,
     KalmanLookahead,
-    KalmanThompson,
-    KalmanUCB,
     LearnedKalman,
     LinearThompson,
     Policy,
     Random,
-    Rexp3,
     SlidingWindowThompson,
     SlidingWindowUCB,
 )
 from kalmanbandits.policies.verbs import select_once
 from kalmanbandits.streams import stream_key
-from kalmanbandits.systems import random_stable, rotation
+from kalmanbandits.systems import random_stable
 from kalmanbandits.testing import ContractViolation, check_policy
 from kalmanbandits.testing.contract import CHECKS
 
-SYSTEM = rotation(theta=2.0)
 TABLE = [
-    Random(arms=3),
-    UCB(arms=3),
+    *EVERY_POLICY,
     UCB(arms=3, scale=1.0),
-    SlidingWindowUCB(arms=3, window=40),
     SlidingWindowUCB(arms=3, window=1),
-    DiscountedUCB(arms=3),
     DiscountedUCB(arms=3, discount=0.5, xi=0.5, scale=1.0),
-    SlidingWindowThompson(arms=3, window=40),
-    DiscountedThompson(arms=3),
-    Rexp3(arms=3, batch=50),
-    KFMANB(arms=3),
-    LearnedKalman(arms=3),
-    ARUCB(arms=3, lags=2),
     ARUCB(arms=3, lags=2, sigma=0.5, scale=2.0),
-    LARL(arms=3, opening=40),
     LARL(arms=3, opening=40, scale=1.0),
     LARL(arms=3, opening=40, lags="auto"),
-    LinearThompson(arms=3, window=2),
-    UBSS(arms=3, window=1),
-    UBSS(arms=3, window=2),
     UBSS(arms=3, window=2, bonus="printed", B_R=3.0),
     UBSS(arms=3, window=1, bonus="gaussian"),
     UBSS(arms=3, window=1, bonus="none"),
-    AdaptiveUBSS(arms=2),
-    KalmanGreedy(SYSTEM),
-    KalmanUCB(SYSTEM),
-    KalmanThompson(SYSTEM),
-    KalmanLookahead(SYSTEM),
     KalmanLookahead(random_stable(arms=3, dimension=3, spectral_radius=0.95, seed=4)),
 ]
 

@@ -18,7 +18,7 @@ from kalmanbandits.filtering.kalman import (
     start_filter,
 )
 from kalmanbandits.policies import KalmanGreedy
-from kalmanbandits.policies.verbs import learn_once
+from kalmanbandits.policies.verbs import KNOWN, learn_once, replay_once
 from kalmanbandits.systems import LinearGaussianSystem, autoregressive, random_stable, rotation
 
 
@@ -106,12 +106,9 @@ def test_covariance_stays_positive_for_a_million_rounds_with_hardly_any_noise(fa
     system = LinearGaussianSystem(base.transition, scale * base.actions, base.process_noise, 1e-8)
     memory = KalmanGreedy(system).memory()
     rng = np.random.default_rng(1)
-    arms, rewards = (
-        rng.integers(0, system.arms, 1_000_000).tolist(),
-        (scale * rng.standard_normal(1000)).tolist(),
-    )
-    for i, arm in enumerate(arms):
-        learn_once(memory, arm, rewards[i % 1000])
+    n = 2**20
+    arms, rewards = rng.integers(0, system.arms, n), scale * rng.standard_normal(n)
+    replay_once(memory, arms, rewards, np.full(n, KNOWN, np.int8), 0, n)
     U, D = memory["U"][0], memory["D"][0]
     assert np.isfinite(U).all()
     assert (D >= 0).all()
@@ -121,7 +118,7 @@ def test_covariance_stays_positive_for_a_million_rounds_with_hardly_any_noise(fa
     assert np.linalg.eigvalsh(P).min() > -1e-13 * np.abs(P).max()
     # The covariance does not depend on the rewards: a fresh filter over the last rounds forgets its start.
     fresh = KalmanGreedy(system).memory()
-    for arm in arms[-2000:]:
+    for arm in arms[-2000:].tolist():
         learn_once(fresh, arm, 0.0)
     Q = (fresh["U"][0] * fresh["D"][0]) @ fresh["U"][0].T
     np.testing.assert_allclose(P, Q, rtol=1e-6, atol=1e-9 * np.abs(P).max())

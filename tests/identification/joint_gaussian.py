@@ -68,25 +68,30 @@ class Posterior(NamedTuple):
     next_covariance: np.ndarray
 
 
-def condition(
-    p: Parameters, cells: Cells, extra: np.ndarray | None = None, weight: np.ndarray | None = None
-) -> Posterior:
-    """Everything that the E-step computes, by conditioning the joint Gaussian on the rewards.
+class Joint(NamedTuple):
+    """States and rewards before anything is seen: v = Hz + noise of covariance S, z of covariance `prior`."""
 
-    `extra` (n,) is added to the noise's variance of each cell; `weight` (n,) is what it counts in A and b.
-    """
-    n = len(cells.y)
-    extra = np.zeros(n) if extra is None else extra
-    weight = np.ones(n) if weight is None else weight
-    row = np.concatenate([[0], np.cumsum(cells.moves)])  # the state of each cell, and the one after all
+    row: np.ndarray  # the state of each cell, and the one after all
+    paid: np.ndarray  # the cells with a reward
+    prior: np.ndarray
+    H: np.ndarray
+    S: np.ndarray
+    v: np.ndarray
+
+
+def joint(p: Parameters, cells: Cells, extra: np.ndarray | None = None) -> Joint:
+    """The joint Gaussian; `extra` (n,) is added to the noise's variance of each cell."""
+    extra = np.zeros(len(cells.y)) if extra is None else extra
+    row = np.concatenate([[0], np.cumsum(cells.moves)])
     states = row[-1] + 1
     prior = np.zeros((states, D, states, D))
     powers = [np.eye(D)]
     for _ in range(states):
         powers.append(p.G @ powers[-1])
+    every_power = np.array(powers)
     variance = np.eye(D)
     for s in range(states):
-        later = np.array(powers[: states - s]) @ variance  # Cov(z_{s + h}, z_s) = Γ^h Var z_s
+        later = every_power[: states - s] @ variance  # Cov(z_{s + h}, z_s) = Γ^h Var z_s
         prior[s:, :, s], prior[s, :, s:] = later, later.transpose(2, 0, 1)
         variance = p.G @ variance @ p.G.T + p.Q
     prior = prior.reshape(states * D, states * D)
@@ -95,7 +100,26 @@ def condition(
     H[np.arange(len(paid)), row[paid]] = p.C[cells.arm[paid]]
     H = H.reshape(len(paid), states * D)
     S = H @ prior @ H.T + np.diag(p.s2[cells.arm[paid]] + extra[paid])
-    v = cells.y[paid] - p.mu[cells.arm[paid]]
+    return Joint(row, paid, prior, H, S, cells.y[paid] - p.mu[cells.arm[paid]])
+
+
+def log_likelihood(law: Joint) -> float:
+    """Of the rewards, but for its constant."""
+    return float(-0.5 * (np.linalg.slogdet(law.S)[1] + law.v @ np.linalg.solve(law.S, law.v)))
+
+
+def condition(
+    p: Parameters, cells: Cells, extra: np.ndarray | None = None, weight: np.ndarray | None = None
+) -> Posterior:
+    """Everything that the E-step computes, by conditioning the joint Gaussian on the rewards.
+
+    `extra` is that of `joint`; `weight` (n,) is what each cell counts in A and b.
+    """
+    n = len(cells.y)
+    weight = np.ones(n) if weight is None else weight
+    law = joint(p, cells, extra)
+    row, paid, prior, H, S, v = law
+    states = row[-1] + 1
     gain = np.linalg.solve(S, H @ prior).T
     mean = (gain @ v).reshape(states, D)
     covariance = (prior - gain @ H @ prior).reshape(states, D, states, D)
@@ -112,7 +136,7 @@ def condition(
         b[arm] += weight[t] * cells.y[t] * np.append(mean[s], 1.0)
     zero = np.zeros((D, D))
     return Posterior(
-        float(-0.5 * (np.linalg.slogdet(S)[1] + v @ np.linalg.solve(S, v))),
+        log_likelihood(law),
         sum(square[:last], zero),
         sum((second[s + 1, :, s] for s in range(last)), zero),
         sum(square[1 : last + 1], zero),

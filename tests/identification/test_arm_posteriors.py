@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from joint_gaussian import ARMS, D, bandit_cells, condition, drawn_model, e_step, room, table_cells
+from m_steps import regress_first, share_noises, spread_priors
 from scipy.integrate import quad
 
-from kalmanbandits.compilation import entry
 from kalmanbandits.identification.arrays import Cells, parameters, workspace
 from kalmanbandits.identification.maximisation import (
     ARMS_LIKE,
@@ -15,26 +15,8 @@ from kalmanbandits.identification.maximisation import (
     LEVEL_GUESS,
     LIKE_OTHERS,
     OWN_SCALE,
-    regress_arm,
-    share_noise,
-    share_priors,
 )
 from kalmanbandits.identification.smoothing import OUTLIER, temper
-
-
-@entry
-def regress_one(d, p, w):
-    regress_arm(d, p, w, 0)
-
-
-@entry
-def noises(d, p, w):
-    share_noise(p, w, d)
-
-
-@entry
-def priors(d, p, w):
-    share_priors(d, p, w)
 
 
 def tempered(p, cells):
@@ -115,10 +97,10 @@ def test_the_posterior_of_an_arm_by_integration():
     mean = np.array([np.sum(density * c), np.sum(density * mu)])
     off = c - mean[0], mu - mean[1]
     covariance = [[np.sum(density * one * other) for other in off] for one in off]
-    regress_one(1, p, w)
+    regress_first(1, p, w)
     np.testing.assert_allclose([p.C[0, 0], p.mu[0]], mean, rtol=1e-6)
     np.testing.assert_allclose(p.U[0], covariance, rtol=1e-6)
-    noises(1, p, w)
+    share_noises(1, p, w)
     squares = np.sum((y - X @ mean) ** 2)  # the loadings' own variance is not noise
     assert w.yy[0] == pytest.approx(squares, rel=1e-6)
     assert p.s2[0] == pytest.approx((squares + LIKE_OTHERS * squares / n) / (n + LIKE_OTHERS), rel=1e-6)
@@ -134,7 +116,7 @@ def test_levels_and_scales_of_arms_are_their_own():
         rewards = level + scale * y
         w.A[0], w.b[0], w.yy[0], p.s2[0] = X.T @ X, X.T @ rewards, rewards @ rewards, 0.5 * scale**2
         p.prior[0] = 0.3 * scale**2, level, 0.8 * scale**2
-        regress_one(1, p, w)
+        regress_first(1, p, w)
         found.append([p.C[0, 0] / scale, (p.mu[0] - level) / scale, *(p.U[0] / scale**2).ravel()])
     np.testing.assert_allclose(found[1], found[0], rtol=1e-6, atol=1e-9)
 
@@ -151,7 +133,7 @@ def test_priors_are_made_of_the_other_arms():
     gamma = np.sum(1 - np.minimum(variances[:, :D] / old[:, :1], 1), axis=1)
     share = 1 - np.minimum(variances[:, D] / old[:, 2], 1)
     assert share.min() > 0.05
-    priors(D, p, w)
+    spread_priors(D, p, w)
     for arm in range(ARMS):
         others = [b for b in range(ARMS) if b != arm]
         lent = (np.sum(p.C[others] ** 2) + ARMS_LIKE * GUESS) / (gamma[others].sum() + ARMS_LIKE * D)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from joint_gaussian import ARMS, D, bandit_cells, condition, drawn_model, e_step, room
+from joint_gaussian import ARMS, D, bandit_cells, drawn_model, e_step, joint, log_likelihood, room
+from m_steps import m_step, regress, share_noises, spread_priors, turn
 
-from kalmanbandits.compilation import entry
 from kalmanbandits.identification.arrays import Cells, cells_of, parameters
 from kalmanbandits.identification.maximisation import (
     LIKE_OTHERS,
@@ -14,43 +14,10 @@ from kalmanbandits.identification.maximisation import (
     OWN_SCALE,
     SHRINK_GAMMA,
     SQUARES_Q,
-    maximise,
-    normalise,
-    regress_arm,
-    regress_states,
-    share_noise,
-    share_priors,
 )
 from kalmanbandits.identification.steps import filter_cells, improve
 
 FAR = 1e9
-
-
-@entry
-def regress(d, p, w, moved):
-    regress_states(d, p, w, moved)
-    for arm in range(p.C.shape[0]):
-        regress_arm(d, p, w, arm)
-
-
-@entry
-def share(d, p, w):
-    share_noise(p, w, d)
-
-
-@entry
-def turn(d, p, w, moved):
-    normalise(d, p, w, moved)
-
-
-@entry
-def spread_priors(d, p, w):
-    share_priors(d, p, w)
-
-
-@entry
-def m_step(d, p, w, moved):
-    maximise(d, p, w, moved)
 
 
 def plain_step(d, p, cells, n, w):
@@ -145,7 +112,7 @@ def test_noise_is_the_expected_square_shrunk_towards_all_arms():
     counts = w.A[:2, D, D]
     known = np.array(free) / (np.array(free) + LIKE_OTHERS)
     common = np.exp(np.sum(known * np.log(np.array(squares) / counts)) / known.sum())
-    share(D, p, w)
+    share_noises(D, p, w)
     np.testing.assert_allclose(p.s2[:2], (squares + LIKE_OTHERS * common) / (counts + LIKE_OTHERS))
     assert p.s2[2] == pytest.approx(common)
 
@@ -174,7 +141,7 @@ def log_posterior(p, cells):
     moves = -0.5 * np.trace(inverse @ (SHRINK_GAMMA * p.G @ p.G.T + SQUARES_Q * np.eye(D)))
     moves -= 0.5 * MOVES_Q * np.linalg.slogdet(p.Q)[1]
     arms = np.sum(p.C**2 / p.prior[:, :1]) + np.sum((p.mu - p.prior[:, 1]) ** 2 / p.prior[:, 2])
-    return condition(p, cells).log_likelihood + moves - 0.5 * arms
+    return log_likelihood(joint(p, cells)) + moves - 0.5 * arms
 
 
 def small_table(rows=40, seed=0):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from plain_units import PlainLevels, PlainUnits
+from plain_units import PlainInUnits, PlainLevels, PlainUnits
 
 from kalmanbandits.policies import UBSS, LinearThompson
 
@@ -57,7 +57,7 @@ class PlainUBSS:
         self.rewards.append(reward)
 
 
-class PlainDefault:
+class PlainDefault(PlainInUnits):
     """The default written a second time: covariances instead of factors, dictionaries instead of codes."""
 
     def __init__(self, spec: UBSS | LinearThompson) -> None:
@@ -86,10 +86,6 @@ class PlainDefault:
         return level + unit * m["G"] @ m["Xi"], unit * self.levels.sigma * math.sqrt(
             m["Xi"] @ m["P"] @ m["Xi"]
         )
-
-    def learn(self, arm: int | None, reward: float = 0.0) -> None:
-        for played, x in self.units.take(arm, reward):
-            self.learn_round(played, x)
 
     def learn_round(self, arm: int | None, x: float) -> None:
         if arm is None:

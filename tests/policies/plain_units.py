@@ -63,6 +63,19 @@ class PlainUnits:
             self.level += self.unit * x / self.count
 
 
+class PlainInUnits:
+    """A policy that learns round by round, from rewards in units that it finds first."""
+
+    units: PlainUnits
+
+    def learn(self, arm: int | None, reward: float = 0.0) -> None:
+        for played, x in self.units.take(arm, reward):
+            self.learn_round(played, x)
+
+    def learn_round(self, arm: int | None, x: float) -> None:
+        raise NotImplementedError
+
+
 class PlainLevels:
     """`arm_levels` and `learning.centre`."""
 

@@ -10,7 +10,7 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-from plain_units import PlainLevels, PlainUnits
+from plain_units import PlainInUnits, PlainLevels, PlainUnits
 
 from kalmanbandits import Agent, simulate
 from kalmanbandits.errors import InvalidArgument
@@ -23,7 +23,7 @@ from kalmanbandits.systems import LinearGaussianSystem, Replay, autoregressive, 
 AUTO = AdaptiveUBSS(arms=2)
 
 
-class PlainAuto:
+class PlainAuto(PlainInUnits):
     """Rows with weights, inverses, and covariances carried from each window to the next longer one."""
 
     def __init__(self, arms: int, delta_e: float) -> None:
@@ -71,10 +71,6 @@ class PlainAuto:
         laws = self.laws(arm)
         _, mean, variance = laws[min(self.window, len(laws)) - 1]
         return units.level + units.unit * (mean + self.width * math.sqrt(variance))
-
-    def learn(self, arm: int | None, reward: float = 0.0) -> None:
-        for played, x in self.units.take(arm, reward):
-            self.learn_round(played, x)
 
     def learn_round(self, arm: int | None, x: float) -> None:
         if arm is None:

@@ -183,7 +183,7 @@ def test_rewards_without_a_unit_prolong_the_opening():
 @pytest.mark.parametrize("x", [0.5, 0.625])
 def test_on_the_papers_family_larl_plays_what_its_rule_written_a_second_time_plays(x):
     """The same choice in each of a thousand rounds, so the same regret, whatever a prototype had."""
-    spec = LARL(arms=2, lags=3, scale=1.0)
+    spec = LARL(arms=2, scale=1.0)
     played = simulate(rotation(theta=x * np.pi), {"it": spec}, 1_000, seed=5, trace=True)
     plain = Plain(spec, spec.opening)
     rounds = zip(played.choice.values[0, 0], played.received.values[0, 0], strict=True)

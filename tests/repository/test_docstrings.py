@@ -34,7 +34,7 @@ def is_record(function: object) -> bool:
     return inspect.isclass(function) and not issubclass(function, Spec) and not written
 
 
-OVERRIDDEN = {"advice", "attend", "errand", "fields", "grow", "layout", "ranges", "start"}
+OVERRIDDEN = {"advice", "attend", "background_work", "fields", "grow", "layout", "ranges", "start"}
 
 
 def says_what_is_special(function: object) -> bool:

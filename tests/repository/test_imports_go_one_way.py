@@ -1,8 +1,9 @@
-"""Inside the package imports go one way: each room may use those to its left."""
+"""Inside the package imports go one way: each part may use those to its left."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,7 +36,7 @@ LINE = (
     "backtesting",
     "cli",
 )
-# Rooms beside the line. `saving` and `agent` stand on `policies`; the others may use anything.
+# Parts beside the line. `saving` and `agent` stand on `policies`; the others may use anything.
 ASIDE = {
     "saving": {*LINE[: LINE.index("policies") + 1]},
     "agent": {*LINE[: LINE.index("policies") + 1], "saving"},
@@ -43,13 +44,13 @@ ASIDE = {
     "testing": {*LINE, "saving", "agent", ""},
     "integrations": {*LINE, "saving", "agent", "testing", ""},
 }
-MAY_USE = {room: {*LINE[:place]} for place, room in enumerate(LINE)} | ASIDE
-MAY_USE["cli"] |= {*ASIDE, ""}  # "" is the package's own __init__, which reaches every room
+MAY_USE = {part: {*LINE[:place]} for place, part in enumerate(LINE)} | ASIDE
+MAY_USE["cli"] |= {*ASIDE, ""}  # "" is the package's own __init__, which reaches every part
 MAY_USE[""] = {*MAY_USE}
 
 
-def room_of(module: str) -> str:
-    """`kalmanbandits.policies.ubss` is in the room `policies`, `kalmanbandits` in the room ``."""
+def part_of(module: str) -> str:
+    """`kalmanbandits.policies.ubss` is in the part `policies`, `kalmanbandits` in the part ``."""
     return [*module.split("."), ""][1]
 
 
@@ -63,11 +64,11 @@ def imported_modules(path: Path, module: str) -> Iterator[tuple[int, str]]:
             parents = package.split(".")
             base = ".".join(parents[: len(parents) - node.level + 1]) if node.level else ""
             base = ".".join(part for part in (base, node.module) if part)
-            # `from kalmanbandits import streams` imports a room, not the package's front door.
-            # The version is a constant there that needs no room.
+            # `from kalmanbandits import streams` imports a part, not the package's front door.
+            # The version is a constant there that needs no part.
             aliases = [alias.name for alias in node.names if alias.name != "__version__"]
             names = [f"{base}.{alias}" if base == PACKAGE else base for alias in aliases]
-            names = [name if room_of(name) in MAY_USE else base for name in names]
+            names = [name if part_of(name) in MAY_USE else base for name in names]
         else:
             continue
         for name in names:
@@ -81,12 +82,12 @@ def violations(source: Path) -> list[str]:
     for path in sorted((source / PACKAGE).rglob("*.py")):
         parts = path.relative_to(source).with_suffix("").parts
         module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        room = room_of(module)
-        if room not in MAY_USE:
-            found.append(f"{module}: the room {room!r} has no place in the order; give it one in this test")
+        part = part_of(module)
+        if part not in MAY_USE:
+            found.append(f"{module}: the part {part!r} has no place in the order; give it one in this test")
             continue
         for line, name in imported_modules(path, module):
-            if room_of(name) not in {room} | MAY_USE[room]:
+            if part_of(name) not in {part} | MAY_USE[part]:
                 found.append(f"{module}, line {line}: may not import {name}")
     return found
 
@@ -95,9 +96,19 @@ def test_imports_go_one_way() -> None:
     assert violations(ROOT / "src") == []
 
 
-def test_the_page_on_architecture_names_every_room() -> None:
+def test_the_page_on_architecture_names_every_part_in_order() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    assert [room for room in MAY_USE if room and f"`{room}`" not in page] == []
+    assert [part for part in MAY_USE if part and f"`{part}`" not in page] == []
+    table = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    assert [part for part in table if part in LINE] == [*LINE]
+
+
+def with_file(source: Path, file: str, line: str) -> Path:
+    """A source tree with one file of one line."""
+    path = source / PACKAGE / file
+    path.parent.mkdir(parents=True)
+    path.write_text(line + "\n")
+    return source
 
 
 @pytest.mark.parametrize(
@@ -117,10 +128,7 @@ def test_the_page_on_architecture_names_every_room() -> None:
     ],
 )
 def test_a_wrong_import_is_found(tmp_path: Path, file: str, line: str) -> None:
-    path = tmp_path / PACKAGE / file
-    path.parent.mkdir(parents=True)
-    path.write_text(line + "\n")
-    assert len(violations(tmp_path)) == 1
+    assert len(violations(with_file(tmp_path, file, line))) == 1
 
 
 @pytest.mark.parametrize(
@@ -134,7 +142,4 @@ def test_a_wrong_import_is_found(tmp_path: Path, file: str, line: str) -> None:
     ],
 )
 def test_a_right_import_passes(tmp_path: Path, file: str, line: str) -> None:
-    path = tmp_path / PACKAGE / file
-    path.parent.mkdir(parents=True)
-    path.write_text(line + "\n")
-    assert violations(tmp_path) == []
+    assert violations(with_file(tmp_path, file, line)) == []

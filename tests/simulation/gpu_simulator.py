@@ -21,7 +21,7 @@ from numba.cuda.simulator.kernel import FakeCUDAKernel
 
 import kalmanbandits as kb
 from kalmanbandits.errors import InvalidArgument
-from kalmanbandits.simulation import gpu, gpu_kernel, gpu_lane, gpu_rooms, moments
+from kalmanbandits.simulation import gpu, gpu_buffers, gpu_kernel, gpu_lane, moments
 from kalmanbandits.studies import run_study
 from kalmanbandits.studies.document.spec import parse_study
 
@@ -77,7 +77,8 @@ def values(data: Any) -> dict[str, Any]:
     return {measure: data[measure].values for measure in data}
 
 
-def main(target: Path) -> None:
+def prepare_simulator() -> None:
+    """Let this process play on the simulator whatever it plays on the GPU."""
     make_play = gpu_kernel.make_play
 
     def with_fields(*sizes: Any) -> Any:
@@ -86,6 +87,10 @@ def main(target: Path) -> None:
 
     gpu_kernel.make_play = with_fields
     let_lanes_take_turns()
+
+
+def main(target: Path) -> None:
+    prepare_simulator()
     gpu_lane.FIRST = 16  # several launches, so that memories and states are laid aside and taken up again
     gpu_lane.SLICE = 0.0
     moments.PANEL = gpu.PANEL = PANEL
@@ -104,8 +109,8 @@ def main(target: Path) -> None:
                 kb.simulate(ROTATION, PLAIN, **MANY, keep=keep, backend="gpu")
             )
             # As for three GPUs: other shares of the runs, other launches, and a buffer that holds few rows.
-            gpu_lane.FIRST, gpu.devices, gpu_rooms.STAGING = 4, lambda: [0, 0, 0], 64
-            gpu_rooms._pinned.clear()
+            gpu_lane.FIRST, gpu.devices, gpu_buffers.STAGING = 4, lambda: [0, 0, 0], 64
+            gpu_buffers._pinned.clear()
             results[f"three GPUs, {keep}"] = values(
                 kb.simulate(ROTATION, PLAIN, **MANY, keep=keep, backend="gpu")
             )

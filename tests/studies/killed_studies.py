@@ -15,31 +15,18 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-from study_worlds import contents, small_study
 
 from kalmanbandits.studies import Results, Study, run_study
 from kalmanbandits.studies.store import layout
+from killed_processes import fork
+from study_worlds import contents, small_study
 
 # Python warns of forking next to threads; zarr, which has one, renews it in the child.
 warnings.filterwarnings("ignore", category=DeprecationWarning)
-
-
-def fork(play: Callable[[], object]) -> int:
-    """A child that plays and ends without tidying up."""
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            play()
-            code = 0
-        finally:
-            os._exit(code)
-    return child
 
 
 def ended(child: int) -> int | None:
@@ -118,7 +105,7 @@ def kill_before_each_step(study: Study, folder: Path, whole: Path, stride: int) 
 def main() -> None:
     folder, kills, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     layout.BLOCK_SECONDS = 3.5 * 200 * 2 * layout.ROUND_SECONDS
-    study = small_study(("count = 3", "count = 12"))
+    study = small_study(("count = 3", "count = 4"))
     run_study(study, folder / "whole")
     killed, finished = kill_at_random(study, folder, folder / "whole", kills, seed)
     small = small_study(("count = 3", "count = 1"))

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from study_worlds import TEXT, contents, small_blocks, small_study
 
 from kalmanbandits import compilation
 from kalmanbandits.errors import FileFormatError, InvalidArgument
 from kalmanbandits.studies import Results, StoreRefused, StudyError, load_study, parse_study, run_study
 from kalmanbandits.studies.store.provenance import commit
 from kalmanbandits.systems import LinearGaussianSystem
+from study_worlds import TEXT, contents, small_blocks, small_study
 
 HEAD = "rounds = 10\nruns = 1\n"
 SYSTEM = "[[systems]]\nfamily = 'rotation'\ntheta = 1.0\n"

@@ -12,7 +12,6 @@ import pytest
 import xarray
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from study_worlds import TEXT, chunk_files, contents, small_blocks, small_study
 
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.simulation import simulate
@@ -28,6 +27,7 @@ from kalmanbandits.studies import (
 )
 from kalmanbandits.studies.store.drafts import Draft
 from kalmanbandits.studies.store.layout import Chunk, layouts
+from study_worlds import TEXT, chunk_files, contents, small_blocks, small_study
 
 MORE_RUNS = ("runs = 7", "runs = 11")
 FINER = ("count = 3", "count = 5")  # 0, π/2 and π stay

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-KILLS = int(os.environ.get("KALMANBANDITS_KILLS", "20"))
+from killed_processes import KILLS, counts_of
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 def test_killed_at_random_moments_and_before_each_step(tmp_path: Path) -> None:
-    script = Path(__file__).with_name("killed_studies.py")
-    done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path), str(KILLS), "0"], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    killed, finished, steps = map(int, done.stdout.split())
-    assert killed == KILLS
+    kills = KILLS or 20
+    killed, finished, steps = counts_of(Path(__file__).with_name("killed_studies.py"), tmp_path, kills)
+    assert killed == kills
     assert finished >= 1
     assert steps > 30

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray
-from study_worlds import CHUNKS, TEXT, chunk_files, contents, small_blocks, small_study
 
 from kalmanbandits.errors import FileFormatError, InvalidArgument
 from kalmanbandits.simulation import simulate
 from kalmanbandits.studies import Changes, Results, load_study, parse_study, run_study
 from kalmanbandits.studies.store import layout
 from kalmanbandits.studies.store.layout import blocks
+from study_worlds import CHUNKS, TEXT, chunk_files, contents, small_blocks, small_study
 
 EVERYTHING = ("regret", "reward", "pulls", "prediction_error")
 

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
-from study_worlds import TEXT, chunk_files, contents, small_blocks, small_study
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from kalmanbandits import durability
 from kalmanbandits.errors import FileFormatError, InvalidArgument
 from kalmanbandits.studies import Changes, Results, StoreRefused, parse_study, run_study
 from kalmanbandits.studies.store.arrays import LEVEL, encoded
+from study_worlds import TEXT, chunk_files, contents, small_blocks, small_study
 
 CHUNK = "data.zarr/angles/regret/c.1.0.2.0"
 

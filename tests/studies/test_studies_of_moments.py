@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
-from study_worlds import chunk_files, contents, small_blocks, small_study
 
 from kalmanbandits.errors import InvalidArgument, StoreRefused
 from kalmanbandits.reporting import write_report
 from kalmanbandits.reporting.study.losses import BlockLosses, RunLosses, average, combination, summed_gain
 from kalmanbandits.statistics.moments import Moments
 from kalmanbandits.studies import Changes, Results, Shard, merge_stores, parse_study, run_study
+from study_worlds import chunk_files, contents, small_blocks, small_study
 
 KEPT = ("[[systems]]", 'keep = "moments"\n[[systems]]')
 RUNS = ("runs = 7", "runs = 11")

@@ -13,7 +13,6 @@ import pytest
 import tomli_w
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from study_worlds import TEXT, small_study
 
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.policies import UBSS, UCB, KalmanGreedy
@@ -24,6 +23,7 @@ from kalmanbandits.studies.document.grids import thinned
 from kalmanbandits.studies.document.lines import key_lines
 from kalmanbandits.studies.document.spec import KEYS
 from kalmanbandits.systems import autoregressive, random_walk, rotation
+from study_worlds import TEXT, small_study
 
 HEAD = "rounds = 100\nruns = 2\n"
 SYSTEM = "[[systems]]\nfamily = 'rotation'\ntheta = 1.0\n"

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.systems import Replay, TableError, table_bytes
-from kalmanbandits.systems.table_files import DELIMITERS, number_in
+from kalmanbandits.systems.table_cells import number_in
+from kalmanbandits.systems.table_files import DELIMITERS
 
 NAN = math.nan
 
@@ -97,6 +98,42 @@ def test_headers_columns_and_quotes(tmp_path: Path) -> None:
     assert (headed.names, headed.rounds) == (("1", "2"), 2)
     assert Replay(written(tmp_path, "1|2\n3|4\n"), delimiter="|").arms == 2
     assert Replay(written(tmp_path, "a,,c\n1,2,3\n4,5,6\n")).names == ("a", "column 2", "c")
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "first"),
+    [
+        ("sep=;\na;b\n1;2\n3;4\n", ("a", "b"), [1, 2]),  # as spreadsheets write
+        ('"sep=|"\r\na|b\r\n1|2\r\n3|4\r\n', ("a", "b"), [1, 2]),
+        ("a,b,\n1,2,\n3,4,\n", ("a", "b"), [1, 2]),  # lines that end with what separates
+        ("2020-01-01,1,2\n2020-01-02,3,4\n", ("column 2", "column 3"), [1, 2]),  # a row, not a header
+        ("2020-01-01,2020-01-02\n1,2\n3,4\n", ("2020-01-01", "2020-01-02"), [1, 2]),  # a header, not a row
+        ("True,false\nFALSE,true\n", ("column 1", "column 2"), [1, 0]),
+        ("True,False\n1,0\n0,1\n", ("True", "False"), [1, 0]),
+        ("a,b\nTrue,0.5\nFalse,0.25\n", ("a", "b"), [1, 0.5]),
+        ("a,b\n#N/A,1\n<NA>,1\nNaT,1\n2,1\n", ("a", "b"), [NAN, 1]),
+        ('a, "b, c"\n1, "2"\n3, 4\n', ("a", "b, c"), [1, 2]),
+    ],
+)
+def test_files_as_programs_write_them(
+    tmp_path: Path, text: str, names: tuple[str, ...], first: list[float]
+) -> None:
+    replay = Replay(written(tmp_path, text))
+    assert replay.names == names
+    np.testing.assert_array_equal(replay.table[0], first)
+
+
+def test_columns_that_are_aligned_by_spaces(tmp_path: Path) -> None:
+    path = written(tmp_path, "a      b\n1.5    2\n10.25  4\n")
+    assert Replay(path, delimiter=" ").table.tolist() == [[1.5, 2], [10.25, 4]]
+
+
+@pytest.mark.parametrize("cell", ["12ms", "$12", "12 €", "12%", "(12)", "−12", "1.500,25", "1'500", "1 500"])
+def test_numbers_with_units_are_refused_with_the_way_out(tmp_path: Path, cell: str) -> None:
+    with pytest.raises(
+        TableError, match=r"line 2, column 'a' must be a number, got .* without units, signs such"
+    ):
+        Replay(written(tmp_path, f"a;b\n{cell};2\n3;4\n"))
 
 
 @pytest.mark.parametrize(

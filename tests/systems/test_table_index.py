@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from pathlib import Path
 
@@ -44,6 +45,23 @@ def what(replay: Replay) -> tuple[str, str, str] | None:
         ("30.01.2020", "01.02.2020", ("2020-01-30", "2020-02-01")),
         ("Jan 30 2020", "Feb 1 2020", ("2020-01-30", "2020-02-01")),
         ("Jan 2020", "Feb 2020", ("2020-01-01", "2020-02-01")),
+        ("30 January 2020", "1 February 2020", ("2020-01-30", "2020-02-01")),
+        ("30-Jan-20", "01-Feb-20", ("2020-01-30", "2020-02-01")),
+        ("1/30/20", "2/1/20", ("2020-01-30", "2020-02-01")),
+        ("2020.01.30", "2020.02.01", ("2020-01-30", "2020-02-01")),
+        ("30.01.2020 06:00:01", "01.02.2020 06:00:00", ("2020-01-30 06:00:01", "2020-02-01 06:00:00")),
+        ("01/30/2020 11:30 AM", "01/30/2020 1:30 PM", ("2020-01-30 11:30:00", "2020-01-30 13:30:00")),
+        ("2020-01-30 06:00 UTC", "2020-01-30 07:00 UTC", ("2020-01-30 06:00:00", "2020-01-30 07:00:00")),
+        (
+            "2020-01-30 00:00:00.5",
+            "2020-01-30 00:00:00.75",
+            ("2020-01-30 00:00:00.500000", "2020-01-30 00:00:00.750000"),
+        ),
+        (
+            "2020-10-25 02:30",
+            "2020-10-25 02:30",
+            ("2020-10-25 02:30:00", "2020-10-25 02:30:00"),
+        ),  # twice an hour
     ],
 )
 def test_dates_are_recognised_in_any_column(
@@ -59,6 +77,33 @@ def test_dates_are_recognised_in_any_column(
         assert replay.table.tolist() == [[1, 2], [3, 4]]
 
 
+@pytest.mark.parametrize(("first", "last"), [("10:00", "10:30"), ("2020Q1", "2020Q2"), ("run x", "run y")])
+def test_words_in_a_column_that_is_named_so_are_labels(tmp_path: Path, first: str, last: str) -> None:
+    for name in ("", "when"):
+        text = f"{name},a,b\n{first},1,2\n{last},3,4\n"
+        assert what(read(tmp_path, text)) == (name or "column 1", first, last)
+
+
+def test_words_in_another_column_are_not(tmp_path: Path) -> None:
+    with pytest.raises(
+        TableError, match=r"'who' must be a number, got 'x' .* says when, name it by index=…, --index"
+    ):
+        read(tmp_path, "who,a,b\nx,1,2\ny,3,4\n")
+    with pytest.raises(TableError, match="line 3, column 'when' must be a number, got 'soon'"):
+        read(tmp_path, "when,a,b\n1,1,2\nsoon,3,4\n")
+
+
+def test_a_clock_that_was_put_back(tmp_path: Path) -> None:
+    text = "when,a,b\n2020-10-25 02:45{},1,2\n2020-10-25 02:15{},3,4\n"
+    with pytest.raises(TableError, match=r"must go forward in time, but column 'when' .* offset from UTC"):
+        read(tmp_path, text.format("", ""))
+    assert what(read(tmp_path, text.format("+02:00", "+01:00"))) == (
+        "when",
+        "2020-10-25 00:45:00",
+        "2020-10-25 01:15:00",
+    )
+
+
 @pytest.mark.parametrize("name", ["", "Year", "t", "INDEX", "timestamp"])
 def test_a_first_column_of_numbers_that_rise_and_tell(tmp_path: Path, name: str) -> None:
     replay = read(tmp_path, f"{name},a,b\n1959,1,2\n1960,3,4\n")
@@ -67,18 +112,46 @@ def test_a_first_column_of_numbers_that_rise_and_tell(tmp_path: Path, name: str)
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "name", "ends"),
     [
-        "year,a\n1960,1\n1959,3\n",  # does not rise
-        "n,a\n0,1\n1,3\n",  # a name like any other
-        "a,year\n1,1959\n2,1960\n",  # not the first
-        "time,a\n1,1\n1,3\n",
+        ("time,a,b\n1,1,2\n1,3,4\n2,5,6\n", "time", ("1", "2")),  # two rounds in one second
+        ("a,b,time\n1,2,1\n3,4,2\n5,6,2\n", "time", ("1", "2")),
+        ("a,Time [s],b\n1,0.5,2\n3,1.0,4\n5,1.5,6\n", "Time [s]", ("0.5", "1.5")),
+        ("a,b,round\n1,2,7\n3,4,8\n5,6,9\n", "round", ("7", "9")),
+        ("hour,a,b,t\n1,1,2,1\n0,3,4,2\n1,5,6,3\n", "t", ("1", "3")),  # the first that could be one is none
     ],
 )
-def test_what_only_looks_like_an_index_is_an_arm(tmp_path: Path, text: str) -> None:
+def test_a_column_that_is_named_so_and_never_falls(
+    tmp_path: Path, text: str, name: str, ends: tuple[str, str]
+) -> None:
     replay = read(tmp_path, text)
+    assert what(replay) == (name, *ends)
+    frame = pd.read_csv(io.StringIO(text))
+    assert what(Replay(frame)) == what(Replay(pl.from_pandas(frame))) == (name, *ends)
+    assert replay.clocks == (("hour",) if "hour" in text else ())
+    assert name not in replay.names
+    assert read(tmp_path, text, index="").names == tuple(text.split("\n")[0].split(","))
+
+
+@pytest.mark.parametrize(
+    ("text", "clocks"),
+    [
+        ("year,a\n1960,1\n1959,3\n", ("year",)),  # falls
+        ("n,a\n0,1\n1,3\n", ()),  # a name like any other
+        ("time,a\n1,1\n1,3\n", ("time",)),  # stands still
+        ("month,a,Hour\n12,1,5\n1,3,4\n", ("month", "Hour")),
+        ("n,a\n" + "".join(f"{i},{i % 3}\n" for i in range(10)), ("n",)),  # rises ten times in a row
+    ],
+)
+def test_what_only_looks_like_an_index_is_an_arm_and_that_is_said(
+    tmp_path: Path, text: str, clocks: tuple[str, ...]
+) -> None:
+    replay = read(tmp_path, text)
+    names = tuple(text.split("\n")[0].split(","))
     assert what(replay) is None
-    assert replay.names == tuple(text.split("\n")[0].split(","))
+    assert (replay.names, replay.clocks, replay.rows(0).clocks) == (names, clocks, clocks)
+    assert read(tmp_path, text, columns=names).clocks == ()  # whoever names it has seen it
+    assert read(tmp_path, text, index="").clocks == ()
 
 
 def test_asked_for(tmp_path: Path) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from theory_worlds import PAPER
 
 from kalmanbandits import UBSS, FullInformation, KalmanGreedy, simulate
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.systems import random_walk, rotation
 from kalmanbandits.theory import best_obtainable
-
-PAPER = rotation(theta=5 * np.pi / 8)
 
 
 def test_brackets_the_papers_system():

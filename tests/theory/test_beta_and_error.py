@@ -6,12 +6,12 @@ import itertools
 
 import numpy as np
 import pytest
-from theory_worlds import play
+from theory_worlds import PAPER, play
 
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.filtering.modified import ModifiedFilter
 from kalmanbandits.filtering.window import bias_coefficients, bias_deviation
-from kalmanbandits.systems.families import autoregressive, random_stable, rotation
+from kalmanbandits.systems.families import autoregressive, random_stable
 from kalmanbandits.theory import (
     beta,
     beta_deviation,
@@ -20,7 +20,6 @@ from kalmanbandits.theory import (
     error_variance_printed,
 )
 
-PAPER = rotation(theta=5 * np.pi / 8)
 SYSTEMS = [PAPER, random_stable(arms=2, dimension=3, spectral_radius=0.9, seed=5)]
 
 

@@ -6,11 +6,10 @@ import itertools
 
 import numpy as np
 import pytest
-from theory_worlds import at_least, dual_norm, play, ridge, visits
+from theory_worlds import B_R, PAIRS, PAPER, PRINTED, SIGMA, at_least, dual_norm, play, ridge, visits
 
-from kalmanbandits.filtering.modified import ModifiedFilter
 from kalmanbandits.filtering.window import bias_coefficients, optimal_window
-from kalmanbandits.systems.families import random_stable, rotation
+from kalmanbandits.systems.families import random_stable
 from kalmanbandits.theory import (
     b,
     b_gaussian,
@@ -23,12 +22,6 @@ from kalmanbandits.theory import (
     window_bias,
     window_bias_any_policy,
 )
-
-PAPER = rotation(theta=5 * np.pi / 8)
-SIGMA, PRINTED = ModifiedFilter(PAPER), ModifiedFilter(PAPER, "printed")
-# Large enough for every reading of the paper's assumption on B_R: √tr Σ, and the sd of every γ.
-B_R = float(np.sqrt(PAPER.reward_variances.max()))
-PAIRS = [(arm, (before,)) for arm in (0, 1) for before in (0, 1)]
 
 
 class TestErratum15:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from theory_worlds import at_least, play, visits, windows
+from theory_worlds import PAPER, SIGMA, at_least, play, visits, windows
 
 from kalmanbandits.errors import InvalidArgument
-from kalmanbandits.filtering.modified import ModifiedFilter
 from kalmanbandits.filtering.window import optimal_window
-from kalmanbandits.systems.families import rotation
 from kalmanbandits.theory import (
     B,
     B_corrected,
@@ -19,9 +17,6 @@ from kalmanbandits.theory import (
     sigma,
     sigma_corrected,
 )
-
-PAPER = rotation(theta=5 * np.pi / 8)
-SIGMA = ModifiedFilter(PAPER)
 
 
 class TestErratum18:

@@ -6,12 +6,11 @@ import itertools
 
 import numpy as np
 import pytest
-from theory_worlds import at_least, dual_norm, play, ridge
+from theory_worlds import B_R, PAPER, PRINTED, SIGMA, at_least, dual_norm, play, ridge
 
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.filtering.modified import ModifiedFilter
 from kalmanbandits.filtering.window import modified_window, optimal_window
-from kalmanbandits.systems.families import rotation
 from kalmanbandits.theory import (
     all_pairs,
     all_pairs_printed,
@@ -21,12 +20,6 @@ from kalmanbandits.theory import (
     sigma,
     sigma_corrected,
 )
-
-PAPER = rotation(theta=5 * np.pi / 8)
-SIGMA, PRINTED = ModifiedFilter(PAPER), ModifiedFilter(PAPER, "printed")
-# Large enough for every reading of the paper's assumption on B_R: √tr Σ, and the sd of every γ.
-B_R = float(np.sqrt(PAPER.reward_variances.max()))
-PAIRS = [(arm, (before,)) for arm in (0, 1) for before in (0, 1)]
 
 
 class TestErratum8:

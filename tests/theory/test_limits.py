@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.linalg import solve_discrete_are
-from theory_worlds import play
+from theory_worlds import PAPER, play
 
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.filtering.modified import ModifiedFilter
@@ -20,7 +20,6 @@ from kalmanbandits.theory import (
     regret_floor_per_round,
 )
 
-PAPER = rotation(theta=5 * np.pi / 8)
 FIVE = decoupled(arms=5, decay=0.8)
 SYSTEMS = [PAPER, rotation(theta=0.0), random_stable(arms=3, dimension=4, spectral_radius=0.95, seed=1), FIVE]
 

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from theory_worlds import play
+from theory_worlds import PAPER, play
 
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.filtering.modified import ModifiedFilter
@@ -23,7 +23,6 @@ from kalmanbandits.theory import (
     regret_random,
 )
 
-PAPER = rotation(theta=5 * np.pi / 8)
 THREE = random_stable(arms=3, dimension=3, spectral_radius=0.9, seed=3)
 FIVE = decoupled(arms=5, decay=0.8)
 

@@ -1,10 +1,19 @@
-"""Plain NumPy simulations for the tests of this folder: many runs side by side."""
+"""The paper's system, and plain NumPy simulations: many runs side by side."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+
+from kalmanbandits.filtering.modified import ModifiedFilter
+from kalmanbandits.systems.families import rotation
+
+PAPER = rotation(theta=5 * np.pi / 8)
+SIGMA, PRINTED = ModifiedFilter(PAPER), ModifiedFilter(PAPER, "printed")
+# Large enough for every reading of the paper's assumption on B_R: √tr Σ, and the sd of every γ.
+B_R = float(np.sqrt(PAPER.reward_variances.max()))
+PAIRS = [(arm, (before,)) for arm in (0, 1) for before in (0, 1)]
 
 
 @dataclass

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from kalmanbandits.policies.spec import Errand, Memory, Policy, Spec
+from kalmanbandits.policies.spec import BackgroundWork, Memory, Policy, Spec
 
 
 class Background:
@@ -26,16 +26,16 @@ class Background:
         """Whether work was begun whose result has not been used."""
         return self.job is not None
 
-    def begin(self, policy: Policy, memory: Memory) -> Errand | None:
+    def begin(self, policy: Policy, memory: Memory) -> BackgroundWork | None:
         """Start what a thread can do, if there is anything."""
         self.job = None
-        if type(policy).errand is Spec.errand:
+        if type(policy).background_work is Spec.background_work:
             return None
         noted = memory.copy()
-        errand = policy.errand(noted)
+        begun = policy.background_work(noted)
         memory[...] = noted
-        self.job = None if errand is None else _Job(errand.work)
-        return errand
+        self.job = None if begun is None else _Job(begun.work)
+        return begun
 
     def attend(self, policy: Policy, memory: Memory) -> float:
         """`Policy.attend` with what the thread has found; returns the seconds that all of it took.
@@ -47,7 +47,7 @@ class Background:
         if found is None:
             policy.attend(memory)
         else:
-            policy.attend(memory, found)  # type: ignore[call-arg]  # a policy with errands takes it
+            policy.attend(memory, found)  # type: ignore[call-arg]  # a policy with background work takes it
         return time.perf_counter() - began + (0.0 if self.job is None else self.job.seconds)
 
     def wait(self) -> None:

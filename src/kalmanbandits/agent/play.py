@@ -64,8 +64,8 @@ class Play:
         self.history: Recorder | None = None
         # Whether the policy's long work must be done before anything else is learned or chosen.
         self.background = Background()
-        errand = self.background.begin(policy, memory)
-        self.due = errand is not None and errand.urgent
+        begun = self.background.begin(policy, memory)
+        self.due = begun is not None and begun.urgent
         self.policy = policy
         self.memory = memory
         self.scores = np.zeros((policy.arms, 3))
@@ -157,10 +157,10 @@ class Play:
         """After a reward: let a thread begin the policy's long work, if it is due; without one, do it."""
         if not self.due or self.background.busy:  # whoever needs the result waits for it
             return
-        errand = self.background.begin(self.policy, self.memory)
-        if errand is None:
+        begun = self.background.begin(self.policy, self.memory)
+        if begun is None:
             self.work()
-        elif not errand.urgent:
+        elif not begun.urgent:
             self.due = False
 
     def work(self) -> None:

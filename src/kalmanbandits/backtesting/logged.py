@@ -37,7 +37,8 @@ from kalmanbandits.statistics.intervals import Interval
 from kalmanbandits.statistics.long_run import mean_interval
 from kalmanbandits.streams import stream_key
 from kalmanbandits.systems.replay import Replay
-from kalmanbandits.systems.table_files import number_in, one_character, read_series
+from kalmanbandits.systems.table_cells import number_in
+from kalmanbandits.systems.table_files import one_character, read_series
 from kalmanbandits.systems.table_frames import frame_series
 from kalmanbandits.systems.table_index import Index, TableError, from_numbers, from_text
 from kalmanbandits.systems.tables import as_number
@@ -122,7 +123,7 @@ class Log:
         values = np.zeros((len(rounds), k))
         values[row, self.choices] = self.rewards
         replay = Replay(values)
-        replay.names, replay.minimize = self.arms, self.minimize
+        replay.names, replay.minimize, replay.clocks = self.arms, self.minimize, ()
         replay.index = None if self.index is None else Index(self.index.name, rounds)
         return replay
 

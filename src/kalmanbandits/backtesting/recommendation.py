@@ -16,6 +16,7 @@ import numpy as np
 from kalmanbandits.backtesting.result import Backtest
 from kalmanbandits.errors import instance
 from kalmanbandits.statistics.intervals import Interval
+from kalmanbandits.systems.replay import Replay
 
 WINS, OPEN, LOSES = "wins", "open", "loses"
 FEW_FREQUENCIES = 8
@@ -93,6 +94,7 @@ def recommend(result: Backtest) -> Recommendation:
             "column that is.",
         ]
     said += _fitted(result) + (_rivals(result, p) if verdicts[p] != "worse" else []) + _warnings(result, p)
+    said += played_clocks(result.table)
     return Recommendation(verdict, name, tuple(said))
 
 
@@ -187,6 +189,22 @@ def _rivals(result: Backtest, p: int) -> list[str]:
     if len(rivals) > MOST_NAMED:
         return [f"On this table {len(rivals)} others may be as good."]
     return [f"On this table {_listed(rivals)} may be as good."]
+
+
+def played_clocks(replay: Replay) -> list[str]:
+    """A sentence about the columns that may say when, and are played as arms."""
+    names = [repr(name) for name in replay.clocks]
+    if not names:
+        return []
+    if len(names) == 1:
+        return [
+            f"Column {names[0]} is played as an arm. If it says when, name it by --index (index=…); if it is "
+            "none, leave it out by --drop (drop=[…])."
+        ]
+    return [
+        f"Columns {_listed(names)} are played as arms. If one of them says when, name it by --index "
+        "(index=…); those that are none, leave out by --drop (drop=[…])."
+    ]
 
 
 def _warnings(result: Backtest, p: int) -> list[str]:

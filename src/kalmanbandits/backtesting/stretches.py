@@ -72,7 +72,7 @@ def ticks(replay: Replay) -> list[dict[str, Any]] | None:
     long = values[-1] - values[0] > np.timedelta64(3, "D")
     first, last = (int(end.astype(np.int64)) for end in values[[0, -1]])
     middles = (np.arange(TICKS) + 0.5) / TICKS  # a text at an end would be cut
-    at = (first + (last - first) * middles).astype(np.int64).astype("datetime64[s]")
+    at = (first + (last - first) * middles).astype(np.int64).astype(values.dtype)
     texts = [str(one.astype("datetime64[D]") if long else one.astype("datetime64[m]")) for one in at]
     return [
         {"value": float(one.astype(np.int64)), "text": text.replace("T", " ")}

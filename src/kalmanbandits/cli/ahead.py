@@ -5,9 +5,10 @@ where policies are not on disk, other processes help:
 
 * A **player** runs them on a small table in plain Python (see `uncompiled`): the same choices, in less time
   than compiling takes.
-* A **compiler** compiles the steps of the fits of `LearnedKalman`, and on a large table the policies, the
-  last one first. It leaves the machine code where every process finds it. Meanwhile the rest of
-  `LearnedKalman` is compiled here.
+* A **compiler** compiles the steps of the fits of `LearnedKalman` and what looks at their result, and on a
+  large table the policies, the last one first. It leaves the machine code where every process finds it.
+  Meanwhile the rest of `LearnedKalman` is compiled here, which takes about as long: kernels that call the
+  same functions are compiled in one process, which then has them already.
 
 Whatever fails there is done here.
 """
@@ -31,9 +32,11 @@ import numpy as np
 from kalmanbandits.backtesting.play import Work, one_run, play_policy
 from kalmanbandits.compilation import cache_folder
 from kalmanbandits.identification.arrays import cells_of, parameters, workspace
+from kalmanbandits.identification.doubt import doubt_arms
 from kalmanbandits.identification.search import CORRELATED, CURRENT, MODELS, Fits, Search, draw_model
 from kalmanbandits.policies.learned_kalman import LearnedKalman
-from kalmanbandits.policies.learned_kalman_kernel import catch_up
+from kalmanbandits.policies.learned_kalman_kernel import catch_up, replay_levels
+from kalmanbandits.policies.learned_kalman_rehearsal import rehearse
 from kalmanbandits.policies.spec import Policy, Spec, is_ours
 from kalmanbandits.pool import WATCH
 from kalmanbandits.simulation.cpu import compile_rounds, rounds_are_kept
@@ -42,7 +45,6 @@ from kalmanbandits.systems.replay import Replay
 PLAY = "from kalmanbandits.cli.ahead import play_all; play_all()"
 COMPILE = "from kalmanbandits.cli.ahead import compile_all; compile_all()"
 SMALL = 20_000  # rounds times arms, of all runs: fewer are played sooner than a policy is compiled
-SELDOM = 1_000_000, 50, 50  # collections of garbage: the compiler's objects outnumber it, a fifth of the time
 
 
 class Plan(NamedTuple):
@@ -80,14 +82,14 @@ class Ahead:
     def __init__(self, work: Work, threads: int) -> None:
         self.work, self.threads = work, threads
         self._helpers: list[Helper] = []
-        self._collecting = gc.get_threshold()
 
     def __enter__(self) -> Ahead:
-        gc.set_threshold(*SELDOM)
+        gc.disable()
         return self
 
     def __exit__(self, *_: object) -> None:
-        gc.set_threshold(*self._collecting)
+        keep_for_good()
+        gc.enable()
         for helper in self._helpers:
             helper.end()
 
@@ -124,11 +126,15 @@ class Ahead:
             self.work.tell()
 
     def _compile_here(self, policy: Policy) -> None:
-        """Compile the rounds of a policy, and what precedes the steps of a fit."""
+        """Compile the rounds of a policy, and what comes before and after the steps of a fit."""
         compile_rounds(one_run(self.work.table.whole, policy, 0, 0))
         if isinstance(policy, LearnedKalman):
-            catch_up(policy.memory(), 0, False)
+            memory = policy.memory()
+            catch_up(memory, 0, False)
+            replay_levels(memory, np.zeros(0, np.int64))
             small_search().begin(CORRELATED)
+            memory["d"][0, CURRENT] = 1
+            rehearse(memory)
 
     def _collect(self, player: Player) -> None:
         """Wait for what was played elsewhere; what was not is played here."""
@@ -139,6 +145,11 @@ class Ahead:
         if left:
             self.work.waiting.extend(left)
             self.work.do(self.threads)
+
+
+def keep_for_good() -> None:
+    """Have no later collection of garbage look through what there is: compilers leave a million objects."""
+    gc.freeze()
 
 
 def import_drawing() -> None:
@@ -226,17 +237,20 @@ def play_all() -> None:
 
 def compile_all() -> None:
     """The compiler: the steps of fits, if they are wanted, and the policies that standard input lists."""
-    gc.set_threshold(*SELDOM)
+    gc.disable()
     wanted = json.load(sys.stdin)
     if wanted["fits"]:
         search = small_search()
         draw_model(search.fits, CURRENT, 1, search.spread, search.mean)
         search.polish(CURRENT, search.cells, work=1.0)
+        seldom = np.ones(search.fits.arms, np.int64)
+        doubt_arms(1, search.fits.models[CURRENT], search.cells, search.n, search.w, seldom)
     print("fits are compiled", flush=True)
     for values in wanted["policies"]:
         policy = Spec.from_dict(values)
         assert isinstance(policy, Policy)
         compile_rounds(one_run(Replay(np.zeros((2, policy.arms))), policy, 0, 0))
+    keep_for_good()
 
 
 def small_search() -> Search:

@@ -25,7 +25,9 @@ def reading(command: F) -> F:
             metavar="C",
             help="Separator of cells (default: comma, semicolon or tab, as found).",
         ),
-        click.option("--index", metavar="NAME", help="The column of times (default: a column of dates)."),
+        click.option(
+            "--index", metavar="NAME", help="The column of times (default: dates, or a name such as time)."
+        ),
         click.option("--drop", metavar="A,B,…", help="All columns but these."),
         click.option("--columns", metavar="A,B,…", help="Only these columns, by name (default: all)."),
     ):
@@ -190,6 +192,7 @@ def fit(table: Path, out: Path | None, dimensions: int, without_levels: bool, **
 def read_table(table: Path, options: dict[str, Any]) -> tuple[Any, Any]:
     """The table in a file as options describe it, and where it came from."""
     from kalmanbandits.backtesting.deployment import Origin
+    from kalmanbandits.backtesting.recommendation import played_clocks
     from kalmanbandits.systems import Replay
 
     given = {
@@ -200,6 +203,8 @@ def read_table(table: Path, options: dict[str, Any]) -> tuple[Any, Any]:
     }
     available, minimize = options.get("available"), options.get("minimize", False)
     replay = Replay(table, available=available, minimize=minimize, **given)
+    for sentence in played_clocks(replay):
+        click.echo(sentence, err=True)
     mask = {} if available is None else {"available": str(available.resolve())}
     # A live agent is given costs as they are, so its table is read as it is.
     return replay, Origin(table, {**given, **mask})

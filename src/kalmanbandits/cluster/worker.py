@@ -98,7 +98,7 @@ class Preparation(WorkerPlugin):  # type: ignore[misc]
             with one_at_a_time():
                 warm(worlds, order.backend)
             _shared[order.run] = (shared,)
-        return faults, sum(getattr(play_block, "stats").cache_misses.values())  # noqa: B009 - Numba's
+        return faults, compilation.times_compiled(play_block)
 
 
 def compute(run: str, function: Callable[[object, T], object], task: T) -> Result:

@@ -22,11 +22,10 @@ class KernelLower(Lower):
     """From Numba's representation of a kernel to LLVM's."""
 
     def setup_function(self, description: Any) -> None:
-        """Declare the function; what hardly ever runs need not be fast."""
+        """Declare the function, with the attributes by which LLVM is told how to compile it."""
         super().setup_function(description)
-        if getattr(self.func_ir.func_id.func, "rare", False):
-            for attribute in ("cold", "minsize", "noinline", "optsize"):
-                self.function.attributes.add(attribute)
+        for attribute in getattr(self.func_ir.func_id.func, "attributes", ()):
+            self.function.attributes.add(attribute)
 
     def lower_block(self, block: Any) -> None:
         """All instructions of a block."""
@@ -129,7 +128,6 @@ def kernel_passes() -> PassManager:
         untyped_passes.ReconstructSSA,
         typed_passes.NopythonTypeInference,
         typed_passes.PreLowerStripPhis,
-        typed_passes.IRLegalization,
         KernelLowering,
         typed_passes.NoPythonBackend,
     ):

@@ -7,6 +7,7 @@ is k: where a field begins and how large it is are linear in k, and k follows fr
 
 from __future__ import annotations
 
+import hashlib
 import operator
 from typing import Any, NamedTuple
 
@@ -55,6 +56,11 @@ class SizedRecord(types.Type):
     def __init__(self, fields: dict[str, Part], size: Linear) -> None:
         self.fields, self.size = fields, size
         super().__init__(f"Record({list(fields.items())}, {size})")
+
+    @property
+    def mangling_args(self) -> tuple[str, tuple[()]]:
+        """What stands for it in the name of a kernel: not all fields, letter by letter."""
+        return hashlib.sha256(self.name.encode()).hexdigest()[:16], ()
 
 
 class SizedMemories(types.Type):

@@ -159,7 +159,7 @@ class LARL(ScaledPolicy):
         return grown
 
 
-@routine
+@jit
 def _nonzero(memory: Any, i: Any) -> Any:
     """Place and value of the i-th number in φ that may differ from 0, of 2s + 1."""
     j = (i - 1) // 2

@@ -29,7 +29,7 @@ from kalmanbandits.policies.learned_kalman_kernel import (
 )
 from kalmanbandits.policies.learned_kalman_memory import BY_ARM, FITTED, NAMES, memory_fields, memory_ranges
 from kalmanbandits.policies.learned_kalman_rehearsal import rehearse
-from kalmanbandits.policies.spec import LARGEST, Errand, Memory, Policy, Range, check_arms
+from kalmanbandits.policies.spec import LARGEST, BackgroundWork, Memory, Policy, Range, check_arms
 
 # When to fit.
 FIRST = 7  # rounds before it, or two per opening arm
@@ -160,14 +160,14 @@ class LearnedKalman(Policy):
             else:
                 self._begin(memory)
 
-    def errand(self, memory: Memory) -> Errand | None:
+    def background_work(self, memory: Memory) -> BackgroundWork | None:
         """The fit that has begun or begins now, for a thread."""
         m = memory[0]
         if m["adopt"] == 0 and m["t"] >= m["next"]:
             self._begin(memory)
         if m["adopt"] == 0:
             return None
-        return Errand(partial(self._fit, self._when_begun(memory)), bool(m["adopt"] <= m["t"]))
+        return BackgroundWork(partial(self._fit, self._when_begun(memory)), bool(m["adopt"] <= m["t"]))
 
     def _begin(self, memory: Memory) -> None:
         """Note what a fit begins with, and the round in which it is adopted."""

@@ -34,8 +34,8 @@ POSITIVE: Range = (0, BEYOND)
 WEIGHT: Range = (1e-300, BEYOND)  # by which something is divided
 
 
-class Errand(NamedTuple):
-    """Work for a thread."""
+class BackgroundWork(NamedTuple):
+    """Work that a thread can do while its agent plays on."""
 
     work: Callable[[], object]
     urgent: bool  # its result is needed before the next choice
@@ -160,7 +160,7 @@ class Spec:
             As `memory()` makes it; changed in place.
         """
 
-    def errand(self, memory: Memory) -> Errand | None:
+    def background_work(self, memory: Memory) -> BackgroundWork | None:
         """Give the part of the work that a thread can do while the agent waits for rewards or plays on.
 
         `attend` is called when the result is needed, as `attend(memory, result)`; or without, and then it
@@ -173,7 +173,7 @@ class Spec:
 
         Returns
         -------
-        Errand or None
+        BackgroundWork or None
             The work, and whether its result is needed before the next choice; None if there is none.
         """
         return None

@@ -117,8 +117,9 @@ def band(
 def points(axes: Axes, x: Array, interval: Interval, look: Look, label: str) -> None:
     """Points with their 95 % intervals."""
     low, high = (np.where(np.isfinite(end), end, interval.value) for end in (interval.low, interval.high))
+    reach = np.array([interval.value - low, high - interval.value])
     axes.errorbar(
-        x, interval.value, yerr=[interval.value - low, high - interval.value], fmt=look.marker,
+        x, interval.value, yerr=reach, fmt=look.marker,
         color=look.colour, markersize=8, elinewidth=2, capsize=4, label=plain(label),
     )  # fmt: skip
 

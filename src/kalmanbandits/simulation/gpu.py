@@ -26,11 +26,11 @@ from kalmanbandits.policies.verbs import KERNELS, never
 from kalmanbandits.pool import run_threads
 from kalmanbandits.simulation.batch import Batch, Kept
 from kalmanbandits.simulation.cpu import available_cores
+from kalmanbandits.simulation.gpu_buffers import kept_bytes
 from kalmanbandits.simulation.gpu_compiler import SIMULATED, cuda
 from kalmanbandits.simulation.gpu_groups import Group, group_policies
 from kalmanbandits.simulation.gpu_kernel import compiled_finish, load
 from kalmanbandits.simulation.gpu_lane import Lane, Segment, Uploaded
-from kalmanbandits.simulation.gpu_rooms import kept_bytes
 from kalmanbandits.simulation.moments import PANEL
 from kalmanbandits.simulation.progress import Progress, announce
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
@@ -125,7 +125,7 @@ def play_on_gpu(
             with contextlib.suppress(queue.Empty):
                 while not stop.is_set():
                     lane.play(shares.get_nowait())
-            lane.room.give_back()
+            lane.buffer.give_back()
 
     def watch() -> None:
         if progress is not None:

@@ -18,10 +18,10 @@ import numpy as np
 
 from kalmanbandits.compilation import entry
 from kalmanbandits.simulation.batch import Batch, Kept
+from kalmanbandits.simulation.gpu_buffers import DeviceArray, DeviceBuffer, pinned_buffer, return_buffer
 from kalmanbandits.simulation.gpu_compiler import cuda
 from kalmanbandits.simulation.gpu_groups import Group
 from kalmanbandits.simulation.gpu_kernel import compiled, compiled_finish
-from kalmanbandits.simulation.gpu_rooms import DeviceArray, Room, pinned_buffer, return_buffer
 from kalmanbandits.streams import stream_key
 
 SLICE = 0.03  # seconds of a launch, others between them included
@@ -81,7 +81,7 @@ class Lane:
         self.done = 0  # rounds
         self.prefaults: list[Future[None]] = []
         self.stream = cuda.stream()
-        self.room = Room(groups, most)
+        self.buffer = DeviceBuffer(groups, most)
 
     def play(self, share: Sequence[Segment]) -> None:
         """Play these runs with every policy and hand in their measures."""
@@ -109,7 +109,7 @@ class Lane:
     def _play_group(self, number: int, rows: Sequence[Rows], owners: Owners, keys: Keys) -> None:
         """Play the threads of one group to the end and write their measures where they belong."""
         group, threads = self.groups[number], len(keys)
-        memory = self.room.carve(group, threads)
+        memory = self.buffer.carve(group, threads)
         memory["owners"].copy_to_device(owners, stream=self.stream)
         memory["keys"].copy_to_device(keys, stream=self.stream)
         self.play_rounds(number, memory, threads, rows)

@@ -11,9 +11,10 @@ import numpy as np
 
 from kalmanbandits.errors import Array, InvalidArgument, file_path, instance, texts, truth, whole
 from kalmanbandits.systems.availability import off_after_gaps, off_by_mask
-from kalmanbandits.systems.table_files import on_or_off, one_character, read_file
+from kalmanbandits.systems.table_cells import on_or_off
+from kalmanbandits.systems.table_files import one_character, read_file
 from kalmanbandits.systems.table_frames import frame_series
-from kalmanbandits.systems.table_index import Index
+from kalmanbandits.systems.table_index import Index, clocks
 from kalmanbandits.systems.tables import Table, Wanted, check_table, from_array, from_columns
 
 
@@ -36,8 +37,8 @@ class Replay:
     columns, drop : list of str, optional
         The columns to take as arms, or those to leave out.
     index : str, optional
-        The column of times. By default a column of dates, or a first column of increasing numbers without a
-        name or with one such as `time`; "" for none.
+        The column of times. By default a column of dates, or of numbers that never fall with a name such as
+        `time`, or a first one without a name; "" for none. `clocks` names the arms that may be one too.
     minimize : bool
         The cells are costs: `table` holds their negatives.
     available : array, data frame or path, optional
@@ -74,6 +75,8 @@ class Replay:
         name = str(table) if isinstance(table, (str, os.PathLike)) else "table"
         found = check_table(_read(table, Wanted(columns, drop, index), delimiter, header), name)
         self.names, self.index, self.minimize = found.names, found.when, minimize
+        chosen = columns is not None or index == ""  # by somebody who has seen what the columns are
+        self.clocks = () if chosen else clocks(found.names, found.values)
         self.table = _frozen(-found.values) if minimize else found.values
         self.off = _frozen(self._off(available, delimiter))
         self.masked = available is not None
@@ -129,6 +132,7 @@ class Replay:
         part = slice(first, T if end is None else whole("end", end, first + 1, below=T + 1))
         result = object.__new__(type(self))  # checked already
         result.names, result.minimize, result.masked = self.names, self.minimize, self.masked
+        result.clocks = self.clocks
         result.table, result.off = self.table[part], self.off[part]
         result.index = None if self.index is None else Index(self.index.name, self.index.values[part])
         return result

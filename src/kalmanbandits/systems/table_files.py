@@ -1,8 +1,10 @@
 """Tables of rewards in files: CSV, Parquet and Feather.
 
 In a CSV file a cell that is empty, or says NA, N/A, NaN, null or None, is a reward that never came. The
-first row is a header if one of its cells is not a number. Cells are separated by comma, semicolon or tab,
-whichever fits the first lines best. Where it is not a comma, decimals may be written with one.
+first row is a header if one of its cells is neither a number nor a date above another. Cells are separated
+by comma, semicolon or tab, whichever fits the first lines best, or as a first line such as `sep=;` says;
+where it is no comma, decimals may be written with one. A column without a name and without a reward is
+none: lines may end with what separates cells.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import io
 import math
 import re
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -21,25 +24,21 @@ from kalmanbandits.durability import beginning
 from kalmanbandits.errors import InvalidArgument, shown
 from kalmanbandits.systems.table_arrow import Series, arrow_columns
 from kalmanbandits.systems.table_bytes import read_unchanged
-from kalmanbandits.systems.table_index import TableError, from_text
-from kalmanbandits.systems.tables import (
-    DECIMAL_COMMA,
-    MOST_CELLS,
-    Table,
-    Wanted,
-    choose,
-    from_columns,
+from kalmanbandits.systems.table_cells import (
+    has_decimal_commas,
     infinite_cell,
+    is_data,
     not_a_number,
-    numbered,
+    number_in,
+    with_point,
 )
+from kalmanbandits.systems.table_index import TableError, from_text
+from kalmanbandits.systems.tables import MOST_CELLS, Table, Wanted, choose, from_columns, numbered
 
-MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})
-ON_OR_OFF = {"1": 1.0, "0": 0.0, "true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
 OTHERS = {"|": "bar", ":": "colon", " ": "space"}  # seen in files, and not taken for a delimiter
 PARQUET, FEATHER, OLD_FEATHER, ZIP, GZIP = b"PAR1", b"ARROW1", b"FEA1", b"PK\x03\x04", b"\x1f\x8b"
-THOUSANDS = re.compile(r"[+-]?\d{1,3},\d{3}")
+SAID = re.compile(r"""\s*"?sep=([^"\r\n])"?(?=[\r\n])""", re.IGNORECASE)
 SAMPLE = 20  # lines from which the delimiter is guessed
 
 
@@ -74,8 +73,7 @@ def read_series(path: Path, delimiter: str | None) -> Series:
     content = read_unchanged(path)
     if _is_arrow(path, content):
         return _arrow_series(path, content)
-    text = _decoded(str(path), content)
-    separator = _delimiter(str(path), text) if delimiter is None else one_character(delimiter)
+    text, separator = _separated(str(path), _decoded(str(path), content), delimiter)
     rows, commas = _rows(str(path), text, separator), has_decimal_commas(text, separator)
     _, first = _first_row(str(path), rows)
     columns: list[list[str]] = [[] for _ in first]
@@ -144,23 +142,24 @@ def _from_csv(
     header: bool | None,
     parse: Callable[[str], float | None],
 ) -> Table:
-    text = _decoded(name, content)
-    separator = _delimiter(name, text) if delimiter is None else one_character(delimiter)
+    text, separator = _separated(name, _decoded(name, content), delimiter)
     rows = _rows(name, text, separator)
     if has_decimal_commas(text, separator):
         rows = ((line, [with_point(cell) for cell in cells]) for line, cells in rows)
     line, first = _first_row(name, rows)
-    width = len(first)
+    width, begun = len(first), list(islice(rows, 1))
+    beneath = begun[0][1] if begun else []
     if header is None:
-        header = any(number_in(cell) is None for cell in first)
-    names, begun = numbered(width), [(line, first)]
+        header = not all(map(is_data, first, beneath + [""] * width))
+    names = numbered(width)
     if header:
         names = tuple(cell.strip() or numbered(j + 1)[j] for j, cell in enumerate(first))
-        begun = [row for row in (next(rows, None),) if row is not None]
-        if begun:
-            _check_width(name, *begun[0], width)
-    unnamed = header and not first[0].strip()
-    places = choose(name, names, wanted, lambda j: begun[0][1][j] if begun else "", unnamed)
+    else:
+        begun = [(line, first), *begun]
+    for row in begun:
+        _check_width(name, *row, width)
+    nameless = {names[j] for j in range(width) if header and not first[j].strip()}
+    places = choose(name, names, wanted, lambda j: begun[0][1][j] if begun else "", names[0] in nameless)
     numbers, when = array.array("d"), []
 
     def take(line: int, cells: list[str]) -> None:
@@ -181,9 +180,11 @@ def _from_csv(
     if places.when is not None:
         index = from_text(name, names[places.when], when, places.asked) if when else None
         if index is None:  # it only looked like one
-            return _from_csv(name, content, wanted._replace(when=""), delimiter, header, parse)
+            return _from_csv(name, content, wanted.with_arm(names[places.when]), delimiter, header, parse)
     values = np.array(numbers).reshape(-1, len(places.arms)) if places.arms else np.zeros((0, 0))
-    return Table(values, tuple(names[j] for j in places.arms), index)
+    arms = tuple(names[j] for j in places.arms)
+    held = [j for j, arm in enumerate(arms) if arm not in nameless or not np.isnan(values[:, j]).all()]
+    return Table(values[:, held], tuple(arms[j] for j in held), index)
 
 
 def _check_width(name: str, line: int, cells: list[str], width: int) -> None:
@@ -212,7 +213,8 @@ def _decoded(name: str, content: bytes) -> str:
 
 def _rows(name: str, text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """Line number and cells of every line that is not blank."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    lines = io.StringIO(text, newline="")
+    reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
     while True:
         try:
             cells = next(reader)
@@ -236,57 +238,21 @@ def _empty(name: str) -> TableError:
     return TableError(f"{name} is empty (it must hold a row for each round, a column for each arm)")
 
 
-def on_or_off(cell: str) -> float | None:
-    """1 for an arm that is available, 0 for one that is not, None for anything else.
-
-    >>> on_or_off("1"), on_or_off(" False"), on_or_off("maybe")
-    (1.0, 0.0, None)
-    """
-    return ON_OR_OFF.get(cell.strip().lower())
-
-
-def number_in(cell: str) -> float | None:
-    """The number in a cell, NaN for a missing one, None for text.
-
-    >>> number_in(" 1.5"), number_in("NA"), number_in("1_000"), number_in("soon")
-    (1.5, nan, None, None)
-    """
-    try:
-        return None if "_" in cell else float(cell)  # Python reads 1_000, nobody else does
-    except ValueError:
-        return math.nan if cell.strip().lower() in MISSING else None
-
-
-def has_decimal_commas(text: str, separator: str) -> bool:
-    """Whether decimals have a comma: where cells are separated by another, and no number has a point.
-
-    Not where every comma has one to three digits before it and three after: those may be thousands.
-
-    >>> has_decimal_commas("1,5;2", ";"), has_decimal_commas("1,5;2.5", ";"), has_decimal_commas("1,500", ";")
-    (True, False, False)
-    """
-    if separator == "," or "," not in text:
-        return False
-    cell = rf"""(?:^|{re.escape(separator)})[ "]*([+-]?{{}})[ "]*(?={re.escape(separator)}|\r?$)"""
-    points = re.search(cell.format(r"\d*\.\d+(?:[eE][+-]?\d+)?"), text, re.MULTILINE)
-    commas = re.finditer(cell.format(r"\d*,\d+(?:[eE][+-]?\d+)?"), text, re.MULTILINE)
-    return not points and any(not THOUSANDS.fullmatch(found[1]) for found in commas)
-
-
-def with_point(cell: str) -> str:
-    """A cell whose decimals have a comma, with a point instead; any other as it is.
-
-    >>> with_point("-1,5"), with_point("Paris, France")
-    ('-1.5', 'Paris, France')
-    """
-    return cell.replace(",", ".") if DECIMAL_COMMA.fullmatch(cell) else cell
-
-
 def one_character(delimiter: str) -> str:
     """A delimiter, if it can be one."""
     if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
         raise InvalidArgument(f"delimiter must be one character, got {shown(delimiter)} (such as ';')")
     return delimiter
+
+
+def _separated(name: str, text: str, delimiter: str | None) -> tuple[str, str]:
+    """The text and what separates its cells; a first line that says so, as spreadsheets write, is blanked."""
+    said = SAID.match(text)
+    if said is not None:
+        text = text[said.end() :]  # the end of the line stays, and so do the numbers of the others
+    if delimiter is not None:
+        return text, one_character(delimiter)
+    return text, _delimiter(name, text) if said is None else said[1]
 
 
 def _delimiter(name: str, text: str) -> str:

@@ -1,12 +1,14 @@
 """The column that says when: dates, times or numbers that rise, kept for axes and never played as an arm.
 
-A column is taken for the index without being asked for if its cells are dates, or if it comes first, has no
-name or one such as `time` or `year`, and its numbers rise. Rows must go forward in time.
+A column is taken for the index without being asked for if its cells are dates, or if it has a name such as
+`time` or `year`, or comes first without a name, and its numbers never fall. Rows must go forward in time.
+What only looks like an index is an arm, and `clocks` names it.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from functools import partial
@@ -17,16 +19,19 @@ import numpy as np
 
 from kalmanbandits.errors import InvalidArgument
 
+DAYS = "%Y/%m/%d", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%m/%d/%y", "%d/%m/%y", "%d.%m.%y", "%Y.%m.%d"
+CLOCKS = "", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p"
 FORMATS = (
-    "%Y-%m", "%Y/%m/%d", "%Y/%m/%d %H:%M", "%Y/%m/%d %H:%M:%S", "%m/%d/%Y", "%m/%d/%Y %H:%M", "%d/%m/%Y",
-    "%d/%m/%Y %H:%M", "%d.%m.%Y", "%d.%m.%Y %H:%M", "%d-%b-%Y", "%d %b %Y", "%b %d %Y", "%b %d, %Y", "%b %Y",
-    "%B %Y",
+    "%Y-%m", *(day + clock for day in DAYS for clock in CLOCKS), "%d-%b-%Y", "%d-%b-%y", "%d %b %Y",
+    "%d %B %Y", "%b %d %Y", "%b %d, %Y", "%B %d %Y", "%B %d, %Y", "%b %Y", "%B %Y",
 )  # fmt: skip
 INDEX_NAMES = frozenset({
     "index", "id", "row", "round", "step", "t", "time", "timestamp", "date", "datetime", "day", "week",
-    "month", "quarter", "year", "hour", "minute", "period", "when", "epoch",
+    "month", "quarter", "year", "hour", "minute", "second", "period", "when", "epoch", "ts", "unix time",
+    "date time", "no.", "nr", "nr.", "#", "obs",
     "unnamed: 0",  # pandas' name for a column without one
 })  # fmt: skip
+LIKE_A_CLOCK = 10  # rows in which a column must rise every time, to be taken for one
 
 
 class TableError(InvalidArgument):
@@ -52,8 +57,24 @@ class Index(NamedTuple):
         """
         value = self.values[row]
         if self.dated:
-            return "nothing" if np.isnat(value) else str(value).replace("T00:00:00", "").replace("T", " ")
+            return "nothing" if np.isnat(value) else str(value).removesuffix("T00:00:00").replace("T", " ")
         return f"{value:.15g}" if self.values.dtype.kind == "f" else str(value)
+
+
+def named_like_index(column: str) -> bool:
+    """Whether the name of a column says that it holds times; its unit may follow in brackets.
+
+    >>> [named_like_index(name) for name in ("Time [s]", "date_time", "response time")]
+    [True, True, False]
+    """
+    name = re.sub(r"[(\[][^)\]]*[)\]]\s*$", "", column)
+    return " ".join(re.split(r"[\s_/-]+", name.strip().lower())) in INDEX_NAMES
+
+
+def clocks(names: Sequence[str], values: Any) -> tuple[str, ...]:
+    """The columns of a table (T, k) that are named as times are, or that rise in every one of many rows."""
+    rising = (values[1:] > values[:-1]).all(axis=0) & (len(values) >= LIKE_A_CLOCK)
+    return tuple(name for name, rises in zip(names, rising, strict=True) if rises or named_like_index(name))
 
 
 def looks_like_date(cell: Any) -> bool:
@@ -75,9 +96,10 @@ def dates_in(cells: Any) -> Any:
 
 
 def from_text(name: str, column: str, cells: Sequence[str], asked: bool) -> Index | None:
-    """The index in a column of text: dates, or numbers, that rise; any text where it was `asked` for.
+    """The index in a column of text: dates or numbers that rise, or words, such as dates in another form.
 
-    None says that it is no index after all. Dates that go back, or that end on the way, are an error.
+    Any text where it was `asked` for. None says that it is no index after all. Dates that go back, or that
+    end on the way, are an error.
     """
     texts = [cell.strip() for cell in cells]
     backwards: Index | None = None
@@ -86,31 +108,44 @@ def from_text(name: str, column: str, cells: Sequence[str], asked: bool) -> Inde
         found = list(takewhile(lambda date: date is not None, (_parsed(text, form) for text in texts)))
         broken = max(broken, len(found) if found else -1)
         if len(found) == len(texts):
-            index = Index(column, np.array(found, "datetime64[s]"))
+            index = Index(column, _dates(found))
             if rises(index.values):
                 return index
             backwards = backwards or index
     if backwards is not None:
         refuse_backwards(name, backwards)
-    try:
-        numbers = np.array([float(text) for text in texts])
-    except ValueError:
-        if asked:
+    numbers = [_float(text) for text in texts]
+    if None in numbers:
+        if asked or (broken < 0 and not any(number is not None for number in numbers)):
             return Index(column, np.array(texts))
         if broken < 0:
             return None
         raise TableError(
             f"{name}: row {broken + 1}, column {column!r} must be a date as in the rows before, got "
             f"{texts[broken]!r} (or leave the column out by drop=[…], --drop)"
-        ) from None
-    return _numbered(name, column, numbers, asked)
+        )
+    return _numbered(name, column, np.array(numbers, np.float64), asked)
+
+
+def _float(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _dates(values: Any) -> Any:
+    """Dates to the second, or to the microsecond where that is needed."""
+    exact = np.asarray(values, "datetime64[us]")
+    whole = exact.astype("datetime64[s]")
+    return whole if (whole == exact).all() else exact
 
 
 def from_numbers(name: str, column: str, values: Any, must: bool) -> Index | None:
     """The index in a column of numbers or dates."""
     values = np.asarray(values)
     if values.dtype.kind == "M":
-        index = Index(column, values.astype("datetime64[s]"))
+        index = Index(column, _dates(values))
         _check_calendar(name, index)
         refuse_backwards(name, index)
         return index
@@ -130,10 +165,11 @@ def _check_calendar(name: str, index: Index) -> None:
 
 
 def _numbered(name: str, column: str, numbers: Any, must: bool) -> Index | None:
-    strictly = bool(np.isfinite(numbers).all()) and bool((np.diff(numbers) > 0).all())
     if must:
         refuse_backwards(name, Index(column, numbers))
-    return Index(column, numbers) if strictly or must else None
+        return Index(column, numbers)
+    forward = np.isfinite(numbers).all() and rises(numbers) and numbers[-1] > numbers[0]
+    return Index(column, numbers) if forward else None
 
 
 def refuse_backwards(name: str, index: Index) -> None:
@@ -142,8 +178,8 @@ def refuse_backwards(name: str, index: Index) -> None:
         row = int(np.argmax(~(index.values[1:] >= index.values[:-1])))
         raise TableError(
             f"{name}: rows must go forward in time, but column {index.name!r} has {index.label(row)} in row "
-            f"{row + 1} and {index.label(row + 1)} in row {row + 2} (sort the rows, or leave the column out "
-            "by drop=[…], --drop)"
+            f"{row + 1} and {index.label(row + 1)} in row {row + 2} (sort the rows, write times of a clock "
+            "that was put back with their offset from UTC, or leave the column out by drop=[…], --drop)"
         )
 
 
@@ -162,13 +198,11 @@ def _by_form(form: str, text: str) -> datetime:
 
 def _parsed(text: str, form: Callable[[str], datetime]) -> datetime | None:
     """The date in a text, without a zone; None if there is none, or only a number."""
+    number = _float(text)
+    if number is not None and not math.isnan(number):
+        return None
     try:
-        if not math.isnan(float(text)):
-            return None
-    except ValueError:
-        pass
-    try:
-        return _without_zone(form(text))
+        return _without_zone(form(text.removesuffix(" UTC").removesuffix(" GMT")))
     except (ValueError, OverflowError):
         return None
 

@@ -6,24 +6,23 @@ What cannot be used is refused with its place and the way out. Rows are counted 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kalmanbandits.errors import LARGEST, Array, InvalidArgument, floats
+from kalmanbandits.systems.table_cells import infinite_cell, not_a_number
 from kalmanbandits.systems.table_index import (
-    INDEX_NAMES,
     Index,
     TableError,
     dates_in,
     from_numbers,
     from_text,
     looks_like_date,
+    named_like_index,
 )
 
-DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+(?:[eE][+-]?\d+)?\s*")
 MOST_CELLS = 200_000_000  # 1.6 GB
 
 
@@ -36,11 +35,19 @@ class Table(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What is to be taken of a table: all columns by default, and an index where one is recognised."""
+    """What is to be taken of a table: all columns by default, and an index where one is recognised.
+
+    `arms` are columns that looked like an index and are none.
+    """
 
     columns: Sequence[str] | None = None
     drop: Sequence[str] | None = None
     when: str | None = None
+    arms: tuple[str, ...] = ()
+
+    def with_arm(self, column: str) -> Wanted:
+        """The same, where a column is no index."""
+        return self._replace(arms=(*self.arms, column))
 
 
 class Places(NamedTuple):
@@ -130,7 +137,7 @@ def from_columns(
             else from_text(name, column, [str(cell) for cell in cells], places.asked)
         )
         if made is None:  # it only looked like one
-            return from_columns(name, series, wanted._replace(when=""), index)
+            return from_columns(name, series, wanted.with_arm(column), index)
         index = made
     values = np.stack(found, axis=1) if found else np.zeros((0, 0))
     return Table(values, tuple(names[j] for j in places.arms), index)
@@ -156,8 +163,8 @@ def choose(name: str, names: Sequence[str], wanted: Wanted, first_cell: Any, unn
     """Which columns are arms, and which one the index is.
 
     `first_cell(j)` gives a column's first cell, `unnamed` says that the first column has no name. Where no
-    index is asked for, it is the first column of dates, or the first column if it has a name such as `time`;
-    an `index` of "" means none. A column that is named in `columns` is an arm.
+    index is asked for, it is the first column of dates, or the first with a name such as `time`; an `index`
+    of "" means none. A column that is named in `columns` is an arm.
     """
     for column in (*(wanted.columns or ()), *(wanted.drop or ())):
         _known(name, names, column)
@@ -172,9 +179,9 @@ def choose(name: str, names: Sequence[str], wanted: Wanted, first_cell: Any, unn
     if wanted.when:
         place = listed.index(wanted.when)
     elif wanted.when is None:
-        free = [j for j in left if wanted.columns is None or names[j] not in wanted.columns]
+        free = [j for j in left if names[j] not in (*(wanted.columns or ()), *wanted.arms)]
         dated = (j for j in free if looks_like_date(first_cell(j)))
-        named = (j for j in free[:1] if j == 0 and (unnamed or names[0].strip().lower() in INDEX_NAMES))
+        named = (j for j in free if (unnamed and j == 0) or named_like_index(names[j]))
         place = next(dated, next(named, None))
     if wanted.columns is not None:
         return Places([listed.index(column) for column in wanted.columns], place, bool(wanted.when))
@@ -184,23 +191,6 @@ def choose(name: str, names: Sequence[str], wanted: Wanted, first_cell: Any, unn
 def _known(name: str, names: Sequence[str], column: str) -> None:
     if column not in names:
         raise TableError(f"{name} has no column {column!r} (it has {', '.join(map(repr, names))})")
-
-
-def not_a_number(name: str, place: str, column: str, cell: object) -> TableError:
-    """The error for a cell that holds something else."""
-    shown = repr(cell) if len(repr(cell)) <= 40 else repr(cell)[:38] + "…"
-    way = "leave the column out by drop=[…], --drop, or the cell empty if its reward never came"
-    if isinstance(cell, str) and DECIMAL_COMMA.fullmatch(cell):
-        way = "write decimals with a point, and thousands without a comma"
-    return TableError(f"{name}: {place}, column {column!r} must be a number, got {shown} ({way})")
-
-
-def infinite_cell(name: str, place: str, column: str, cell: object) -> TableError:
-    """The error for a cell without a finite number."""
-    return TableError(
-        f"{name}: {place}, column {column!r} must be finite, got {cell} "
-        "(leave a cell empty whose reward never came)"
-    )
 
 
 def as_number(cell: Any) -> float:

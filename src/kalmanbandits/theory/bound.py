@@ -1,4 +1,4 @@
-"""What every function of this room returns: a number, whether it is a bound, and why."""
+"""What every function of this package returns: a number, whether it is a bound, and why."""
 
 from __future__ import annotations
 

@@ -31,13 +31,18 @@ policy = "Random"
 CHUNKS = 9  # three cells, blocks of 3, 3 and 1 runs
 
 
-def small_study(*changes: tuple[str, str]) -> Study:
-    """The study above, with parts of its text replaced."""
+def changed_text(*changes: tuple[str, str]) -> str:
+    """The text above, with parts of it replaced."""
     text = TEXT
     for old, new in changes:
         assert old in text
         text = text.replace(old, new)
-    return parse_study(text, name="small.toml")
+    return text
+
+
+def small_study(*changes: tuple[str, str]) -> Study:
+    """The study above, with parts of its text replaced."""
+    return parse_study(changed_text(*changes), name="small.toml")
 
 
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:

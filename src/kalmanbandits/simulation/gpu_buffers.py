@@ -1,6 +1,6 @@
-"""Memory that lanes work in, on the GPU and pinned on the host: kept for later simulations of the process.
+"""Buffers that lanes work in, on the GPU and pinned on the host: kept for later simulations of the process.
 
-Taking it and giving it back takes longer than a tenth of a second's playing can spare.
+To allocate and free them would take a good part of a short simulation.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ DeviceArray = Any  # numba-cuda has no types
 
 _lock = threading.Lock()
 _pinned: list[Array] = []
-_rooms: dict[int, list[DeviceArray]] = {}  # by GPU
+_kept: dict[int, list[DeviceArray]] = {}  # by GPU
 
 
-class Room:
+class DeviceBuffer:
     """The arrays of the group that a lane plays; each group in turn has all of it."""
 
     def __init__(self, groups: Sequence[Group], most: int) -> None:
         size = max(group.bytes_per_run * most + 16 * ALIGNMENT for group in groups)
         with _lock:
-            kept = _rooms.setdefault(_gpu(), [])
-            fitting = [place for place, room in enumerate(kept) if room.size >= size]
+            kept = _kept.setdefault(_gpu(), [])
+            fitting = [place for place, buffer in enumerate(kept) if buffer.size >= size]
             if not fitting:
                 kept.clear()  # too small: given back before more is taken
             self.bytes: DeviceArray = kept.pop(fitting[0]) if fitting else cuda.device_array(size, np.uint8)
@@ -42,8 +42,8 @@ class Room:
     def give_back(self) -> None:
         """Keep the memory for another lane, if it is not too much."""
         with _lock:
-            kept = _rooms[_gpu()]
-            if self.bytes.size + sum(room.size for room in kept) <= KEPT * _all_memory():
+            kept = _kept[_gpu()]
+            if self.bytes.size + sum(buffer.size for buffer in kept) <= KEPT * _all_memory():
                 kept.append(self.bytes)
 
     def carve(self, group: Group, threads: int) -> dict[str, DeviceArray]:
@@ -60,7 +60,7 @@ class Room:
 def kept_bytes(gpu: int) -> int:
     """How much of a GPU's memory is kept for later."""
     with _lock:
-        return sum(room.size for room in _rooms.get(gpu, ()))
+        return sum(buffer.size for buffer in _kept.get(gpu, ()))
 
 
 def pinned_buffer(words: int) -> Array:
