@@ -251,7 +251,8 @@ def memory_is_in_its_ranges(policy: Policy) -> None:
         if np.isfinite(high):
             damaged = memory.copy()
             whole = damaged[name].dtype.kind in "iu"
-            beyond = int(high) + 1 if whole else np.nextafter(high, np.inf)
+            with np.errstate(over="ignore"):  # beyond the largest number is infinity
+                beyond = int(high) + 1 if whole else np.nextafter(high, np.inf)
             damaged[name] = beyond
             try:
                 policy.check_memory(damaged)
