@@ -229,7 +229,9 @@ class UBSS(Policy):
     def ranges(self) -> dict[str, Range]:
         """The code, the rewards in Ξ, the bonus, and what the opening uses as an index."""
         k, s = self.arms, self.window
-        opening = unit_ranges(k, OPENING if self.scale_free else 1) | centre_ranges() | arm_level_ranges()
+        opening = unit_ranges(k, OPENING if self.scale_free else 1) | arm_level_ranges()
+        if self.scale_free:
+            opening |= centre_ranges()
         bonus = BONUSES.index(self.bonus)
         return {"code": (0, k**s - 1), "seen": (0, s), "bonus": (bonus, bonus), "D": POSITIVE, **opening}
 
