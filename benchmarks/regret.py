@@ -62,11 +62,12 @@ def over(regret: float, best: float) -> float:
     return regret / best if best > 0 else 1.0 if regret <= 0 else math.inf
 
 
-def play(world: World, run: int, seed: int) -> dict[str, float]:
+def play(world: World, run: int, seed: int, rivals_only: bool = False) -> dict[str, float]:
     """The regret of every policy in one run; all meet the same rewards."""
     means, rewards = world.tables(np.random.default_rng([seed, 77, run]))
     k = world.arms
-    players = known(world.system) if world.system is not None else rivals(k)
+    inside = world.system is not None and not rivals_only
+    players = known(world.system) if inside else rivals(k)
     players = {LEARNED: kb.LearnedKalman(arms=k), **players, RANDOM: kb.Random(arms=k)}
     table = kb.systems.Replay(rewards)
     result = kb.simulate(table, players, seed=run, checkpoints=1, trace=True, threads=1)
@@ -75,7 +76,7 @@ def play(world: World, run: int, seed: int) -> dict[str, float]:
         name: float((best - means[rounds, result.choice.sel(policy=name).values[0]]).sum())
         for name in players
     }
-    if world.system is not None and k <= LOOKAHEAD:
+    if inside and k <= LOOKAHEAD:
         found |= dict(zip(SHOWN, regrets(means, rewards, run), strict=True))
     return found
 
@@ -87,7 +88,7 @@ def measure(group: str, number: int, runs: int, seed: int) -> dict[str, Any]:
     mean = {name: float(np.mean([regret[name] for regret in played])) for name in played[0]}
     best = min((name for name in mean if name not in (LEARNED, RANDOM, *SHOWN)), key=lambda name: mean[name])
     tries = world.arms * mean[RANDOM] / world.rounds
-    return {
+    row = {
         "world": world.name,
         "best": best,
         "ratio": over(mean[LEARNED], mean[best]),
@@ -95,6 +96,22 @@ def measure(group: str, number: int, runs: int, seed: int) -> dict[str, Any]:
         "random": over(mean[RANDOM], mean[best]),
         "shown": over(min(mean[name] for name in SHOWN), mean[best]) if SHOWN[0] in mean else None,
         "costly": bool(tries > COSTLY * mean[best]),
+    }
+    if row["costly"] and world.system is not None:  # who knows nothing has to pull them: compared with such
+        row["rivals"] = against_rivals(world, runs, seed)
+    return row
+
+
+def against_rivals(world: World, runs: int, seed: int) -> dict[str, Any]:
+    """What `LearnedKalman` loses over the best policy that does not know the system, and its name."""
+    played = [play(world, run, seed, rivals_only=True) for run in range(runs)]
+    mean = {name: float(np.mean([regret[name] for regret in played])) for name in played[0]}
+    best = min((name for name in mean if name not in (LEARNED, RANDOM)), key=lambda name: mean[name])
+    return {
+        "world": world.name,
+        "best": best,
+        "ratio": over(mean[LEARNED], mean[best]),
+        "runs": [over(regret[LEARNED], regret[best]) for regret in played],
     }
 
 
@@ -140,11 +157,16 @@ def write(groups: dict[str, Any], target: Path) -> None:
         if usual:
             lines += [f"All worlds but those below: {summary(usual)}.", ""]
         if costly:
+            compared = [row.get("rivals", row) for row in costly]
+            rival = " Over the best rival" if compared != costly else ""
             lines += [
-                f"Worlds in which one pull of each arm costs more than {COSTLY:.0%} of the best's regret: "
-                f"{summary(costly)}.",
+                f"Worlds (\\*) in which one pull of each arm costs more than {COSTLY:.0%} of the best's "
+                f"regret.{rival}: {summary(compared)}.".replace(".:", ":"),
                 "",
             ]
+            for row in compared if rival else ():
+                lines.append(f"- {row['world']}: {row['ratio']:.2f} of {row['best']}")
+            lines += [""] * bool(rival)
         lines += ["| world | ratio | worst run | state seen | Random | best |", "|---|---|---|---|---|---|"]
         for row in sorted(rows, key=lambda row: -row["ratio"]):
             name = row["world"] + (" \\*" if row["costly"] else "")
