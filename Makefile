@@ -23,7 +23,7 @@ COMPILE := pip compile --quiet --universal --fork-strategy fewest --python-versi
 
 .DEFAULT_GOAL := help
 .PHONY: help setup reproduce figure check format test test-random test-oldest docs fuzz attack mutate soak audit-source audit count gpu-code \
-	gpu-golden bench bench-peers bench-gpu bench-regret bench-windows bench-intervals bench-latency bench-scale cluster-test gallery \
+	gpu-golden bench bench-peers bench-gpu bench-regret bench-robustness bench-windows bench-intervals bench-latency bench-scale cluster-test gallery \
 	golden lock clean
 
 help: ## list the targets
@@ -133,6 +133,9 @@ bench-gpu: setup ## speed on an NVIDIA GPU, and every policy there against the C
 
 bench-regret: setup ## regret of every policy over that of the filter that knows; ARGS="--runs 4" for a quick look
 	$(BIN)/python benchmarks/regret.py $(ARGS)
+
+bench-robustness: setup ## LearnedKalman on coins that seldom pay, and with one reward of a million
+	$(BIN)/python benchmarks/robustness.py $(ARGS)
 
 bench-windows: setup ## regret of UBSS(window="auto") over that of the best fixed window
 	$(BIN)/python benchmarks/windows.py $(ARGS)
