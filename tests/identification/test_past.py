@@ -105,7 +105,7 @@ def what_is_known_of_arms_out_of_sight():
     last = np.zeros(k, int)
     for t in range(n):
         arm = agent.select()
-        level = -3.0 * (arm > 1)  # so that the others are soon left alone
+        level = -20.0 * (arm > 1)  # so that the others are soon left alone, and too dear to be tried again
         agent.update(arm, loadings[arm] * z + level + 0.1 * rng.standard_normal())
         last[arm] = t
         z = 0.9 * z + 0.45 * rng.standard_normal()

@@ -7,7 +7,8 @@ import pytest
 
 from kalmanbandits import UCB, Agent, KalmanGreedy, LearnedKalman, Random, simulate
 from kalmanbandits.errors import InvalidArgument
-from kalmanbandits.policies.learned_kalman_index import BIAS
+from kalmanbandits.policies.learned_kalman_index import BIAS, KNOWN_AFTER, LONG_AGO, PRICE
+from kalmanbandits.policies.learned_kalman_kernel import LEAST_ODDS
 from kalmanbandits.saving import lasting_fields
 from kalmanbandits.systems import Replay, random_stable, rotation
 
@@ -151,6 +152,47 @@ def test_the_guard_lets_the_linear_model_back_when_it_earns_its_keep():
         lost.append(means.max() - means[arm])
     assert agent.memory["odds"] > BIAS
     assert np.mean(lost[1000:]) < 8  # random play loses 92
+
+
+def test_what_a_model_lost_long_ago_does_not_count_against_it_for_ever():
+    """However long levels explained all, the linear model needs no more than a few nats to be believed."""
+    agent, rng = Agent(LearnedKalman(arms=2)), np.random.default_rng(5)
+    system, z = rotation(theta=5 * np.pi / 8), np.zeros(4)
+    levels = 30 * np.sign(np.sin(np.arange(3000) / 300))
+    for t in range(3000):
+        arm = agent.select()
+        agent.update(arm, float(levels[t] * arm + rng.standard_normal()))
+        assert agent.memory["odds"] >= LEAST_ODDS
+    assert agent.memory["odds"] < BIAS
+    for _ in range(400):
+        z = system.transition @ z + rng.standard_normal(4)
+        arm = agent.select()
+        agent.update(arm, float(system.actions[arm] @ z + rng.standard_normal()))
+    assert agent.memory["odds"] > BIAS
+
+
+def test_an_arm_seldom_seen_is_tried_again_at_a_bounded_price():
+    """Two arms share a state; a third is far below, is given up, and rises by itself: it is found again."""
+    tries, rounds = 0, 600
+    for seed in range(3):
+        agent, rng = Agent(LearnedKalman(arms=3), seed=seed), np.random.default_rng(seed)
+        shared, chosen = 1.0, []
+        for t in range(rounds):
+            m = agent.memory
+            retried, arm = int(m["retried"]), agent.select()
+            if retried == agent.memory["retried"] >= 0:  # and no fit was adopted before the choice
+                tries += 1
+                price = m["scores"][m["greedy"], 0] - m["scores"][retried, 0]
+                assert arm == retried != m["greedy"]
+                assert 0 < m["pulls"][retried] <= KNOWN_AFTER
+                assert t > LONG_AGO * (m["last"][retried] + 1)
+                assert m["spent"] + price <= PRICE * m["loss"] * t + 1e-9
+            means = [2 * shared, -2 * shared, -6.0 if t < 300 else 6.0]
+            shared = -0.9 * shared + rng.standard_normal()
+            agent.update(arm, float(means[arm] + rng.standard_normal()))
+            chosen.append(arm)
+        assert np.mean(np.array(chosen[-150:]) == 2) > 0.8
+    assert tries >= 2
 
 
 def test_means_that_jump_are_followed():

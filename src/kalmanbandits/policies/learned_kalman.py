@@ -35,7 +35,7 @@ from kalmanbandits.policies.spec import LARGEST, BackgroundWork, Memory, Policy,
 FIRST = 7  # rounds before it, or two per opening arm
 # A fit every 20 % of the rounds, then every 64, then every fifth of them, at least four per window.
 GROWTH, OFTEN, SHARE, PER_WINDOW = 0.2, 64, 5, 4
-LATE = 100  # a fit is adopted after this part of the rounds it looks at, and at most `LATEST`
+LATE, SOON = 100, 20  # a fit is adopted after this part of the rounds it looks at, and at most `LATEST`
 VERY_EARLY, EARLY = 50, 300  # rounds up to which a fit searches twice, the latter if predictions fail
 WORK, MORE_ARMS = 20e6, 1.5  # nanoseconds, about, of a search; times this, at most, for many arms
 REHEARSE = 100  # rounds before the first rehearsal; the next ones when their number has doubled
@@ -150,6 +150,7 @@ class LearnedKalman(Policy):
         """Nothing seen; the first fit is due after a few rounds."""
         memory["next"] = max(FIRST, 2 * min(self.arms, OPENING))
         memory["surprise"] = 1.0
+        memory["retried"] = -1
 
     def attend(self, memory: Memory, done: object = None) -> None:
         """Begin a fit, or adopt the one that has begun: `done`, where a thread has done it."""
@@ -176,7 +177,7 @@ class LearnedKalman(Policy):
         if m["unit"] == 0:  # no two rewards differ yet
             memory["next"] = t + 1 + t // 8
             return
-        memory["begun"], memory["adopt"] = t, t + min(n // LATE, LATEST)
+        memory["begun"], memory["adopt"] = t, t + min(max(n // LATE, int(n >= SOON)), LATEST)
         for name in KEPT:
             memory[f"begun_{name}"] = memory[name]
         for name in FILTERED:
@@ -252,6 +253,7 @@ class LearnedKalman(Policy):
             found = self._fit(self._when_begun(memory))
         anew = bool(found["unit"][0] != memory["unit"][0])
         levels = [name for name, *_ in level_fields(self.arms)] if anew else []
+        memory["spent"] *= memory["unit"] / found["unit"]
         for name in (*FITTED, "unit", *levels):
             memory[name] = found[name]
         memory["adopt"], memory["fitted"] = 0, memory["t"]
@@ -316,7 +318,14 @@ class LearnedKalman(Policy):
         """
         memory["unit"] *= factor
         past = memory["past"]
-        linear = memory["C"], memory["mu"], memory["prior"][..., 1], past[..., -1], past[..., -1, :]
+        linear = (
+            memory["loss"],
+            memory["C"],
+            memory["mu"],
+            memory["prior"][..., 1],
+            past[..., -1],
+            past[..., -1, :],
+        )
         square = memory["s2"], memory["U"], memory["prior"][..., 0], memory["prior"][..., 2]
         with np.errstate(over="ignore"):
             for values in (*linear, *square, *square):  # by `factor` twice: its square may be no number

@@ -22,6 +22,10 @@ LINES = 16  # arms for which look-ahead is computed, and that it compares
 # An arm that is tried several times in a row is given up if its index is that many units behind; what is
 # added to its index meanwhile.
 PROMISING, INSIST = 1.0, 1e9
+KNOWN_AFTER = 12  # pulls after which an arm is not seldom seen
+# An arm seldom seen is tried again when that many times the rounds have passed since; share of the regret of
+# the fitted system that such tries may cost.
+LONG_AGO, PRICE = 4.0, 0.05
 BIAS, SHARP = 2.5, 2.0  # log-odds where the linear model begins to be believed, and how sharply
 
 
@@ -56,11 +60,32 @@ def prepare(m: Any) -> None:
     for arm in range(1, k):
         if m.scores[arm, 0] > m.scores[m.greedy, 0]:
             m.greedy = arm
+    m.retried = -1
     if m.again > 0:
         if m.scores[m.tried, 2] > m.scores[m.greedy, 0] - PROMISING:
             m.scores[m.tried, 2] += INSIST
         else:
             m.again = 0
+    elif weight > 0.5 and m.fitted > 0:
+        _retry(m)
+
+
+@routine
+def _retry(m: Any) -> None:
+    """Try again the arm seldom seen that was tried longest ago, if that is long ago and costs little.
+
+    An arm that moves by itself is in no model before it was seen to. What trying costs is bounded by a share
+    of what the fitted system costs when it is known.
+    """
+    oldest, ago = -1, LONG_AGO
+    for arm in range(m.pulls.shape[0]):
+        if 0 < m.pulls[arm] <= KNOWN_AFTER and arm != m.greedy and m.t > ago * (m.last[arm] + 1):
+            oldest, ago = arm, m.t / (m.last[arm] + 1)
+    if oldest >= 0:
+        price = m.scores[m.greedy, 0] - m.scores[oldest, 0]
+        if m.spent + price <= PRICE * m.loss * m.t:
+            m.retried = oldest
+            m.scores[oldest, 2] += INSIST
 
 
 @routine

@@ -13,7 +13,7 @@ from kalmanbandits.compilation import entry, jit, routine
 from kalmanbandits.identification.search import CURRENT, MODELS
 from kalmanbandits.identification.smoothing import loading_variance, propagate, temper
 from kalmanbandits.learning.local_levels import is_discrete, observe_level
-from kalmanbandits.policies.learned_kalman_index import prepare
+from kalmanbandits.policies.learned_kalman_index import KNOWN_AFTER, prepare
 from kalmanbandits.policies.random import chance
 from kalmanbandits.policies.verbs import register_kernel
 
@@ -31,11 +31,11 @@ DOUBT, CHANGE, CAPPED = 2.0, 2.5, 9.0  # that asks for a fit; that says the syst
 TRUSTED = 300  # rounds for which the model must have been good, for a change to be one
 LATEST = 16  # rounds after which a fit that has begun is adopted, at most; the ring keeps so many more
 
-# Pulls in a row of an arm that is tried, which show whether what it pays persists; up to how many pulls.
-REPEATS, KNOWN_AFTER = 2, 12
+# More pulls in a row of an arm that is tried, which show whether what it pays persists.
+REPEATS = 2
 # Of the log-odds of the linear model: the most of one reward, and of all. They are bounded, not forgotten:
 # while the right arm is chosen in every round, both models predict it, and nothing is learned of either.
-MOST, LARGEST_ODDS = 1.0, 60.0
+MOST, LEAST_ODDS, LARGEST_ODDS = 1.0, -10.0, 60.0
 
 
 @jit
@@ -165,6 +165,8 @@ def _update(memory: Any, arm: Any, reward: Any) -> None:
                 observe_level(m, m.arm[i], on_grid(m, m.origin + m.reward[i]), i)
         prepare(m)
         return
+    if m.fitted > 0 and arm == m.retried:
+        m.spent += max(m.scores[m.greedy, 0] - m.scores[arm, 0], 0.0)
     if m.again > 0:
         m.again -= 1
     elif m.fitted > 0 and arm != m.greedy and m.pulls[arm] <= KNOWN_AFTER:
@@ -179,7 +181,7 @@ def _update(memory: Any, arm: Any, reward: Any) -> None:
             # coins do, would earn more by that than by any prediction. What is seldom paid decides there.
             gain, most = (plain - error) / (its_variance + variance), math.inf if known else MOST
             odds = m.odds + max(-most, min(most, gain))
-            m.odds = max(-LARGEST_ODDS, min(LARGEST_ODDS, odds))
+            m.odds = max(LEAST_ODDS, min(LARGEST_ODDS, odds))
         propagate(m.d[CURRENT], m.G[CURRENT], m.Q[CURRENT], m.z, m.P, m.work_M)
         _check_predictions(m, surprise)
     prepare(m)

@@ -17,7 +17,7 @@ COUNTS = (
 )  # fmt: skip
 NAMES = ("G", "Q", "C", "mu", "s2", "U", "prior", "past")
 BY_ARM = NAMES[2:]
-REHEARSED = ("curiosity", "rehearse", "rehearsal")
+REHEARSED = ("curiosity", "rehearse", "rehearsal", "loss")
 # What a fit finds.
 FITTED = (*NAMES, "d", "value", "state", "drawn", "z", "P", "next", "gone", "fitted_U", *REHEARSED)
 
@@ -51,6 +51,9 @@ def memory_fields(k: int, window: int, D: int) -> list[tuple[Any, ...]]:
         ("curiosity", "f8"),  # about the state, once the model is known
         ("rehearse", "i8"),  # the round of the next rehearsal
         ("rehearsal", "f8", (3,)),  # episodes, the gain of being curious in them, and its squares
+        ("loss", "f8"),  # per round of the last one, in units
+        ("retried", "i8"),  # the arm that is tried again only because that was long ago; −1 for none
+        ("spent", "f8"),  # units that such tries have cost
         ("learned", "f8"),  # nats that rewards have given of state and arms
         ("odds", "f8"),  # logarithm of those of the linear model against the levels
         ("z", "f8", (D,)),
@@ -92,6 +95,7 @@ def memory_ranges(k: int, window: int, D: int) -> dict[str, Range]:
         "distinct": (0, k),
         "greedy": arm,
         "tried": arm,
+        "retried": (-1, k - 1),
         "lines": (-1, k - 1),
         "d": (0, D),
         "in_use": (0, BANK - 1),

@@ -53,6 +53,7 @@ def rehearse(memory: Memory) -> None:
     count, mean = tally[0], tally[1] / tally[0]
     error = math.sqrt(max(tally[2] / count - mean**2, 0.0) / count)
     memory["curiosity"] = CURIOUS if mean > SURE * error else 0.0
+    memory["loss"] = losses.mean(axis=1).min() / LENGTH
 
 
 @entry
