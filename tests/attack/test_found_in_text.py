@@ -61,7 +61,7 @@ def test_a_huge_cell_is_printed_short(tmp_path: Path, capsys: pytest.CaptureFixt
 ADDRESSES = [
     "tcp://scheduler", "http://127.0.0.1:8787", "http://127.0.0.1:8787/status", "ucx://127.0.0.1:8786",
     "tcp://:8786",    "tcp://127.0.0.1:0", "tcp://127.0.0.1:99999", "tcp://127.0.0.1:port", "tcp://", "://", "TCP://127.0.0.1:8786",
-    "tcp://user@127.0.0.1:8786", "inproc://10.0.0.1/1/1", "tcp://[::1", "tcp://127.0.0.1:8786 x",
+    "tcp://scheduler@127.0.0.1:8786", "inproc://127.0.0.1/1/1", "tcp://[::1", "tcp://127.0.0.1:8786 x",
 ]  # fmt: skip
 
 
