@@ -22,10 +22,8 @@ NAMES = [*POLICIES, Stubborn.__name__]  # one of one's own too, and none that ot
 def lined_up(replay: Replay, system: LinearGaussianSystem | None) -> dict[str, Policy]:
     """What a backtest plays by default, with windows and openings that end within the rows."""
     short = {type(policy).__name__: policy for policy in EVERY_POLICY if not hasattr(policy, "system")}
-    return {
-        **(found := line_up(replay, NAMES, system).policies),
-        **{n: short[n] for n in found if n in short},
-    }
+    usual = line_up(replay, NAMES, system).policies
+    return {name: short.get(name, policy) for name, policy in usual.items()}
 
 
 def drawn(seed: int, level: float, unit: float, gaps: bool) -> np.ndarray:
