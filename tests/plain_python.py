@@ -12,12 +12,16 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import Any
 
+import numba
 import pytest
 
 
 @contextmanager
 def plain_python() -> Iterator[Callable[..., Any]]:
-    """A function that calls another one there, with arguments that can be pickled."""
+    """A function that calls another one there, with arguments that can be pickled; here, if this is such."""
+    if numba.config.DISABLE_JIT:  # as in mutation tests, which change functions of this process
+        yield lambda function, *arguments: function(*arguments)
+        return
     with ProcessPoolExecutor(1, get_context("spawn")) as process:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("NUMBA_DISABLE_JIT", "1")
