@@ -2,8 +2,8 @@
 
 python examples/backtest_stocks.py
 
-Monthly prices from 1990 to 2022 of the companies that were listed all the time, a sample that comes with
-matplotlib. The reward is the month's growth in percent.
+Monthly prices from 1990 to 2022 of three companies that were listed all the time, from a sample that comes
+with matplotlib. The reward is the month's growth in percent.
 """
 
 import csv
@@ -22,7 +22,7 @@ prices = prices[~np.isnan(prices).all(axis=1)]  # every other line of the file i
 growth = 100 * np.diff(np.log(prices), axis=0)
 companies = [
     j for j, name in enumerate(names[1:]) if not name.startswith("^") and not np.isnan(growth[:, j]).any()
-]  # no index, and none that was listed later
+][:3]  # no index, and none that was listed later
 
 replay = Replay(growth[:, companies])
 found = line_up(replay, ["UBSS", "UCB", "DiscountedUCB", "KFMANB", "Random"])
@@ -31,5 +31,5 @@ said = recommend(result)
 print("\n".join(lines(result)))
 print(f"\n{replay}, {result.best_arm} is {names[1 + companies[replay.best_arm]]}. {said}")
 
-assert replay.arms >= 4
+assert replay.rounds > 300
 assert said.verdict != "wins"  # nobody earns more than the share one would have picked in hindsight

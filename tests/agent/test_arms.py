@@ -13,6 +13,7 @@ import kalmanbandits as kb
 from every_policy import SYSTEM
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.policies import Policy
+from plain_python import plain_python
 
 # Policies that after add_arm() know exactly what one with the third arm from the start, never played, knows.
 EXACT = [
@@ -36,8 +37,19 @@ def script(rounds=50):
     return [(arm, reward(t, arm)) for t in range(1, rounds) for arm in [chance.randrange(2)]]
 
 
+@pytest.fixture(scope="module")
+def in_plain_python():
+    """Calls a function where kernels are not compiled, for two arms and for three."""
+    with plain_python() as call:
+        yield call
+
+
 @pytest.mark.parametrize("policy", EXACT, ids=repr)
-def test_an_added_arm_is_one_that_was_never_played(policy):
+def test_an_added_arm_is_one_that_was_never_played(policy, in_plain_python):
+    in_plain_python(check_it_was_never_played, policy)
+
+
+def check_it_was_never_played(policy):
     agent, twin = in_order(policy, script()), in_order(policy.with_arms(3), script())
     assert agent.add_arm() == 2
     assert agent.policy == policy.with_arms(3)
@@ -64,7 +76,11 @@ def test_an_added_arm_is_one_that_was_never_played(policy):
     ids=repr,
 )
 @pytest.mark.parametrize("rounds", [1, 4, 50])
-def test_an_added_arm_is_soon_played(policy, rounds):
+def test_an_added_arm_is_soon_played(policy, rounds, in_plain_python):
+    in_plain_python(check_it_is_soon_played, policy, rounds)
+
+
+def check_it_is_soon_played(policy, rounds):
     agent = in_order(policy, script(rounds))
     assert agent.add_arm() == 2
     choices = []
@@ -76,7 +92,11 @@ def test_an_added_arm_is_soon_played(policy, rounds):
     assert all(np.isfinite(agent.memory[name]).all() for name in agent.memory.dtype.names)
 
 
-def test_in_rexp3_an_added_arm_gets_the_mean_weight():
+def test_in_rexp3_an_added_arm_gets_the_mean_weight(in_plain_python):
+    in_plain_python(check_the_mean_weight)
+
+
+def check_the_mean_weight():
     agent = in_order(kb.Rexp3(arms=2), script())
     before = agent.memory
     agent.add_arm()
@@ -131,7 +151,11 @@ def test_too_many_models_are_refused():
     assert agent.policy.arms == 2
 
 
-def test_arms_are_added_while_rounds_are_pending():
+def test_arms_are_added_while_rounds_are_pending(in_plain_python):
+    in_plain_python(check_rounds_that_are_pending)
+
+
+def check_rounds_that_are_pending():
     agent = in_order(kb.UBSS(arms=2, window=2, bonus="printed"), script())
     held = [agent.ask() for _ in range(3)]
     agent.tell(held[1], 1.0)

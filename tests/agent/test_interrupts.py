@@ -169,7 +169,7 @@ def test_an_arm_is_added_or_is_not() -> None:
 
 def test_a_fit_is_adopted_or_is_not() -> None:
     """LearnedKalman changes its memory in Python too, with what a thread has found."""
-    agent, start = kb.Agent(kb.LearnedKalman(arms=2, window=64)), io.BytesIO()
+    agent, start = kb.Agent(kb.LearnedKalman(arms=2)), io.BytesIO()
     for t in range(1, 31):
         agent.update(arm := agent.select(), reward(t, arm))
     agent.save(start)

@@ -10,11 +10,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from targets import made
 
 import kalmanbandits as kb
+from every_policy import EVERY_POLICY
 from kalmanbandits.errors import FileFormatError
-from kalmanbandits.policies import POLICIES
 
 DAMAGE = (math.inf, -math.inf, math.nan, -1.0, 1e308, -1e308, 1e200)
 COUNTS = (-1, -(2**63), 2**63 - 1)
@@ -49,9 +48,9 @@ def with_field(parts: dict[str, bytes], name: str, values: np.ndarray) -> io.Byt
     return file
 
 
-@pytest.mark.parametrize("name", sorted(POLICIES))
-def test_a_damaged_number_is_refused_or_does_no_harm(name: str) -> None:
-    agent, file = kb.Agent(made(name), seed=1), io.BytesIO()
+@pytest.mark.parametrize("policy", EVERY_POLICY, ids=repr)
+def test_a_damaged_number_is_refused_or_does_no_harm(policy: kb.Policy) -> None:
+    agent, file = kb.Agent(policy, seed=1), io.BytesIO()
     play(agent, 60)
     agent.save(file)
     with zipfile.ZipFile(file) as archive:
@@ -61,8 +60,8 @@ def test_a_damaged_number_is_refused_or_does_no_harm(name: str) -> None:
         values = np.load(io.BytesIO(parts[field]))
         kinds = DAMAGE if values.dtype.kind == "f" else COUNTS
         for number in kinds if values.size else ():
-            chance = random.Random(f"{name} {field} {number}")
-            if name == "LearnedKalman" and chance.random() < 0.7:
+            chance = random.Random(f"{type(policy).__name__} {field} {number}")
+            if isinstance(policy, kb.LearnedKalman) and chance.random() < 0.7:
                 continue  # it has many fields, and its fits take long
             changed = values.copy()
             changed.flat[chance.randrange(values.size)] = number
@@ -88,11 +87,11 @@ SEQUENCES: dict[str, Callable[[int], float]] = {
 
 
 @pytest.mark.parametrize("reward", SEQUENCES.values(), ids=SEQUENCES)
-@pytest.mark.parametrize("name", sorted(POLICIES))
+@pytest.mark.parametrize("policy", EVERY_POLICY, ids=repr)
 def test_what_rewards_of_any_size_leave_behind_is_not_taken_for_damage(
-    name: str, reward: Callable[[int], float]
+    policy: kb.Policy, reward: Callable[[int], float]
 ) -> None:
-    agent = kb.Agent(made(name), seed=1)
+    agent = kb.Agent(policy, seed=1)
     for _ in range(5):
         play(agent, 24, lambda t: reward(t + 8 * (agent.rounds // 8)))
         same = copied(agent)

@@ -61,7 +61,7 @@ def test_a_huge_cell_is_printed_short(tmp_path: Path, capsys: pytest.CaptureFixt
 ADDRESSES = [
     "tcp://scheduler", "http://127.0.0.1:8787", "http://127.0.0.1:8787/status", "ucx://127.0.0.1:8786",
     "tcp://:8786",    "tcp://127.0.0.1:0", "tcp://127.0.0.1:99999", "tcp://127.0.0.1:port", "tcp://", "://", "TCP://127.0.0.1:8786",
-    "tcp://user@127.0.0.1:8786", "inproc://10.0.0.1/1/1", "tcp://[::1", "tcp://127.0.0.1:8786 x",
+    "tcp://scheduler@127.0.0.1:8786", "inproc://127.0.0.1/1/1", "tcp://[::1", "tcp://127.0.0.1:8786 x",
 ]  # fmt: skip
 
 
@@ -111,15 +111,15 @@ import kalmanbandits as kb
 
 kb.Agent(kb.UCB(arms=2)).select()  # what Numba imports at its first call would be begun anew each time
 signal.signal(signal.SIGALRM, signal.default_int_handler)
-agents = [kb.Agent(kb.UCB(arms=arms)) for arms in range(3, 12)]
+agents = [kb.Agent(kb.UCB(arms=arms)) for arms in range(3, 6)]
 random.seed(0)
 interrupted = 0
 for agent in agents:
-    for tries in range(1000):
-        if agent.rounds > 0:
-            break
+    wait = 2e-4  # longer each time, until there is time enough on the busiest machine
+    while agent.rounds == 0:
+        wait *= 1.1
         try:
-            signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 3e-3) * (1 + tries / 10))
+            signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, wait))
             agent.update(agent.select(), 1.0)
         except KeyboardInterrupt:
             interrupted += 1
@@ -131,7 +131,7 @@ print(interrupted > 10, {agent.rounds for agent in agents})
 
 def test_signals_while_kernels_are_loaded_do_not_end_the_process() -> None:
     """llvmlite, interrupted, frees memory twice: signals wait until it is done."""
-    run = subprocess.run([sys.executable, "-c", SIGNALS], capture_output=True, text=True, timeout=120)
+    run = subprocess.run([sys.executable, "-c", SIGNALS], capture_output=True, text=True)
     assert (run.returncode, run.stdout) == (0, "True {1}\n"), run.stderr
 
 

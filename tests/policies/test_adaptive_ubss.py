@@ -16,7 +16,8 @@ from kalmanbandits import Agent, simulate
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.learning.shrinkage import shrunk_fields
 from kalmanbandits.policies import UBSS, AdaptiveUBSS, LinearThompson, adaptive_ubss
-from kalmanbandits.policies.verbs import learn_once
+from kalmanbandits.policies.verbs import learn_once, score_once
+from kalmanbandits.streams import stream_key
 from kalmanbandits.studies.document.spec import parse_study
 from kalmanbandits.systems import LinearGaussianSystem, Replay, autoregressive, rotation
 
@@ -199,7 +200,8 @@ def test_zeros_are_waited_out_and_a_long_constant_does_no_harm():
 
 
 def test_many_arms_get_fewer_windows():
-    for arms, longest in ((1, 4), (3, 4), (20, 3), (50, 2), (200, 1), (3_000, 1)):
+    # 64 MiB are filled by 12, 27 and 101 arms.
+    for arms, longest in ((1, 4), (12, 4), (13, 3), (27, 3), (28, 2), (101, 2), (102, 1), (3_000, 1)):
         policy = AdaptiveUBSS(arms=arms)
         assert policy.windows == longest
         assert policy.models == sum(arms ** (s + 1) for s in range(1, longest + 1))
@@ -214,6 +216,29 @@ def test_the_size_of_the_models_is_that_of_their_fields(arms, longest):
     assert adaptive_ubss.models_size(arms, longest) == sum(
         fields[name].itemsize for name in ("V", "b", "N", "last")
     )
+
+
+def test_the_code_is_one_of_the_longest_window():
+    memory = AUTO.memory()
+    memory["code"] = 2**4 - 1
+    AUTO.check_memory(memory)
+    memory["code"] = 2**4
+    with pytest.raises(InvalidArgument, match=r"memory\['code'\] must lie between 0 and 15, got 16"):
+        AUTO.check_memory(memory)
+
+
+@pytest.mark.parametrize("plain", [0, 1])
+@pytest.mark.parametrize("pulled", [False, True])
+@pytest.mark.parametrize("followed", [False, True])
+def test_what_was_never_tried_comes_first(plain, pulled, followed):
+    """An arm that has paid nothing yet; where models decide, one that was never played after the last arm."""
+    memory, scores = AUTO.memory(), np.zeros((2, 3))
+    memory["unit"], memory["seen"], memory["code"], memory["Xi"][0, 0] = 1.0, 1, 0, 0.5
+    memory["plain"], memory["v"][0, 0], memory["N"][0, 0, 0] = plain, pulled, followed
+    score_once(memory, scores, stream_key(0), 0)
+    tried = pulled and (followed or plain == 1)
+    assert np.isfinite(scores[0]).all() == tried
+    assert tried or scores[0, 2] == math.inf
 
 
 def test_an_added_arm_leaves_every_model_where_its_code_is():

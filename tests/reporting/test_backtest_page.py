@@ -24,7 +24,12 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "backtest_airports.py"
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("airports")
-    subprocess.run([sys.executable, "-W", "error", str(EXAMPLE), str(made)], check=True, capture_output=True)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(EXAMPLE), str(made)], cwd=made, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+    assert "assert" in EXAMPLE.read_text()
     return made / "temperatures"
 
 

@@ -33,7 +33,7 @@ from kalmanbandits.errors import (
 from kalmanbandits.policies import Policy, Random
 from kalmanbandits.policies.known_system import KnownSystemPolicy
 from kalmanbandits.policies.verbs import learn_once, select_once
-from kalmanbandits.statistics.intervals import Interval
+from kalmanbandits.statistics.intervals import Interval, unknown
 from kalmanbandits.statistics.long_run import mean_interval
 from kalmanbandits.streams import stream_key
 from kalmanbandits.systems.replay import Replay
@@ -321,8 +321,7 @@ def _estimate(name: str, share: Array, log: Log, together: int) -> Estimate:
     w = share / log.propensity
     total, rows = float(w.sum()), int((w > 0).sum())
     if total == 0:
-        nothing = Interval(np.array(np.nan), np.array(-np.inf), np.array(np.inf), 1)
-        return Estimate(name, nothing, 0, 0.0)
+        return Estimate(name, unknown(1), 0, 0.0)
     value = float(w @ log.rewards) / total
     around = mean_interval(w * (log.rewards - value) / w.mean(), together=together)
     ends = (value + around.low, value + around.high)

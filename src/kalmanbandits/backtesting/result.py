@@ -11,7 +11,7 @@ import numpy as np
 
 from kalmanbandits.errors import Array, whole
 from kalmanbandits.policies.spec import Policy
-from kalmanbandits.statistics.intervals import Interval
+from kalmanbandits.statistics.intervals import Interval, unknown
 from kalmanbandits.statistics.long_run import long_run, mean_interval, ratio_interval
 from kalmanbandits.systems.replay import Replay
 
@@ -181,7 +181,6 @@ def judge(
     if float(base.low) > float(base.value) / 2 > 0:
         ratio = ratio_interval(leads, unit)
         percent = Interval(100 * ratio.value, 100 * ratio.low, 100 * ratio.high, 1)
-    nothing = Interval(np.full(n, np.nan), np.full(n, -np.inf), np.full(n, np.inf), 1)
     return Backtest(
         table=table,
         fitted=fitted,
@@ -197,6 +196,8 @@ def judge(
         lead=mean_interval(leads),
         lead_of_all=mean_interval(leads, together=n),
         behind=mean_interval(top - leads),
-        share=ratio_interval(leads, top) if top.mean() > 0 else nothing,  # one arm may be best in every round
+        share=ratio_interval(leads, top)
+        if top.mean() > 0
+        else unknown(1, (n,)),  # one arm may be always best
         percent=percent,
     )

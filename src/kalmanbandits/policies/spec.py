@@ -190,11 +190,7 @@ class Spec:
         dtype = np.dtype(self.layout(), align=True)
         for name in dtype.names or ():
             kind = dtype[name].base
-            if (
-                kind.kind not in "iufb"
-                or not kind.isnative
-                or (kind.kind == "f" and kind.itemsize not in (4, 8))
-            ):
+            if not kind.isnative or kind.kind not in "iufb" or kind in (np.float16, np.longdouble):
                 raise InvalidType(
                     f"{type(self).__name__}.fields() must list numbers, got {kind} for {name!r} "
                     "(such as can be compiled, saved and copied byte by byte: 'f8', 'i8')"

@@ -56,6 +56,11 @@ class Interval:
         return (self.low <= high) & (self.high >= low)
 
 
+def unknown(runs: int, shape: tuple[int, ...] = ()) -> Interval:
+    """An interval that shows nothing: NaN with infinite ends."""
+    return Interval(np.full(shape, math.nan), np.full(shape, -math.inf), np.full(shape, math.inf), runs)
+
+
 def mean(samples: ArrayLike, level: float = LEVEL) -> Interval:
     """The mean over runs, with Student's interval.
 

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -199,13 +201,11 @@ def runs_of(region: Iterable[str]) -> list[tuple[str, int, int]]:
     >>> runs_of(["blue", "blue", "grey"])
     [('blue', 0, 1), ('grey', 2, 2)]
     """
-    found: list[tuple[str, int, int]] = []
-    for place, name in enumerate(region):
-        if found and found[-1][0] == name:
-            found[-1] = (found[-1][0], found[-1][1], place)
-        else:
-            found.append((str(name), place, place))
-    return found
+    groups = (
+        (str(name), [place for place, _ in group])
+        for name, group in groupby(enumerate(region), itemgetter(1))
+    )
+    return [(name, places[0], places[-1]) for name, places in groups]
 
 
 def _angle(cell: CellSummary) -> float:

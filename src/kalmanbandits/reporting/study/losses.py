@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from kalmanbandits.errors import Array
 from kalmanbandits.statistics import intervals
-from kalmanbandits.statistics.intervals import LEVEL, Interval, around
+from kalmanbandits.statistics.intervals import LEVEL, Interval, around, unknown
 from kalmanbandits.statistics.moments import Moments
 
 
@@ -117,11 +117,6 @@ def summed_gain(systems: Sequence[Losses], ours: int, other: int, level: float =
     ratio = top / bottom
     terms = [(losses, _weights(losses, {ours: 1.0, other: -ratio})) for losses in systems]
     return around(100 * (1 - ratio), 100 * standard_error(terms) / bottom, systems[0].runs, level)
-
-
-def unknown(runs: int) -> Interval:
-    """An interval that shows nothing."""
-    return Interval(np.asarray(math.nan), np.asarray(-math.inf), np.asarray(math.inf), runs)
 
 
 def difference(losses: Losses, first: int, second: int, level: float = LEVEL) -> Interval:
