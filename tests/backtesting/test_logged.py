@@ -88,6 +88,34 @@ def test_intervals_hold_the_truth_for_all_arms_at_once() -> None:
     assert held >= 134
 
 
+@pytest.mark.parametrize("coins", [False, True])
+@pytest.mark.parametrize(("n", "chances"), [(50, (0.9, 0.05, 0.05)), (300, (0.9, 0.08, 0.02))])
+def test_they_do_for_arms_that_were_seldom_chosen(n: int, chances: tuple[float, ...], coins: bool) -> None:
+    """A few choices, or coins that never came up: their spread says too little. 150 logs, 134 as above."""
+    means, held = np.array([0.1, 0.2, 0.05]), 0
+    for seed in range(150):
+        rng = np.random.default_rng([seed, 5])
+        arms = np.append(rng.choice(3, n - 3, p=chances), [0, 1, 2])
+        noise = rng.standard_normal(n)
+        rewards = (rng.random(n) < means[arms]).astype(float) if coins else means[arms] + noise
+        log = read_log({"arm": arms, "reward": rewards, "propensity": np.array(chances)[arms]})
+        held += all(
+            each.value.low <= mean <= each.value.high
+            for each, mean in zip(evaluate(log), means, strict=True)
+        )
+    assert held >= 134
+
+
+def test_a_single_choice_shows_nothing() -> None:
+    arms = [0] * 40 + [1]
+    rewards = [*np.random.default_rng(0).standard_normal(40), 9.0]
+    log = read_log({"arm": arms, "reward": rewards, "propensity": [0.9] * 40 + [0.1]})
+    found = evaluate(log)
+    assert found[1].value.low == -np.inf
+    assert found[1].value.high == np.inf
+    assert "Not shown to be worse: always '0'." in conclusion(log, found)
+
+
 def test_policies_that_know_a_system_follow_the_log() -> None:
     """Two arms, one up when the other is down; the filter written out, and what its advice earns."""
     system = LinearGaussianSystem([[0.95]], [[1.0], [-1.0]], [[1.0]], 0.1)

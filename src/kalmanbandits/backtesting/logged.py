@@ -34,7 +34,7 @@ from kalmanbandits.policies import Policy, Random
 from kalmanbandits.policies.known_system import KnownSystemPolicy
 from kalmanbandits.policies.verbs import learn_once, select_once
 from kalmanbandits.statistics.intervals import Interval
-from kalmanbandits.statistics.long_run import mean_interval
+from kalmanbandits.statistics.weighted import weighted_mean
 from kalmanbandits.streams import stream_key
 from kalmanbandits.systems.replay import Replay
 from kalmanbandits.systems.table_cells import number_in
@@ -319,13 +319,5 @@ def _advice(log: Log, policy: KnownSystemPolicy, seed: int) -> Any:
 def _estimate(name: str, share: Array, log: Log, together: int) -> Estimate:
     assert log.propensity is not None
     w = share / log.propensity
-    total, rows = float(w.sum()), int((w > 0).sum())
-    if total == 0:
-        nothing = Interval(np.array(np.nan), np.array(-np.inf), np.array(np.inf), 1)
-        return Estimate(name, nothing, 0, 0.0)
-    value = float(w @ log.rewards) / total
-    around = mean_interval(w * (log.rewards - value) / w.mean(), together=together)
-    ends = (value + around.low, value + around.high)
-    if log.minimize:
-        value, ends = -value, (-ends[1], -ends[0])
-    return Estimate(name, Interval(np.array(value), *ends, 1), rows, total * total / float((w**2).sum()))
+    value, effective = weighted_mean(log.rewards, w, together=together)
+    return Estimate(name, -value if log.minimize else value, int((w > 0).sum()), effective)

@@ -235,9 +235,7 @@ def _warnings(result: Backtest, p: int) -> list[str]:
 
 def in_unit(result: Backtest, interval: Interval) -> Interval:
     """An interval of rewards in the table's unit: costs have the other sign, and their ends change places."""
-    if not result.replay.minimize:
-        return interval
-    return Interval(-interval.value, -interval.high, -interval.low, interval.runs)
+    return -interval if result.replay.minimize else interval
 
 
 def lines(result: Backtest) -> list[str]:
