@@ -50,6 +50,16 @@ def test_a_full_log_is_a_table(tmp_path: Path) -> None:
     assert not is_log(["north", "south"])
 
 
+def test_a_full_log_may_have_empty_cells(tmp_path: Path) -> None:
+    path = tmp_path / "long.csv"
+    path.write_text("time,arm,reward\n1,a,2\n1,b,NA\n2,a,\n2,b,4\n3,a,1\n3,b,1\n")
+    np.testing.assert_array_equal(read_log(path).table().table, [[2, np.nan], [np.nan, 4], [1, 1]])
+    frame = pd.DataFrame({"time": [1, 1, 2, 2], "arm": list("abab"), "reward": [1.0, np.nan, 2.0, 3.0]})
+    np.testing.assert_array_equal(read_log(frame).table().table, [[1, np.nan], [2, 3]])
+    with pytest.raises(TableError, match="a reward that never came has a row with an empty cell"):
+        read_log(frame.dropna()).table()
+
+
 def test_a_log_of_choices_cannot_be_replayed() -> None:
     with pytest.raises(
         TableError, match=r"only a full table can be replayed.* got 4 rewards of 4 times and 2 arms"
@@ -100,8 +110,7 @@ def test_they_do_for_arms_that_were_seldom_chosen(n: int, chances: tuple[float, 
         rewards = (rng.random(n) < means[arms]).astype(float) if coins else means[arms] + noise
         log = read_log({"arm": arms, "reward": rewards, "propensity": np.array(chances)[arms]})
         held += all(
-            each.value.low <= mean <= each.value.high
-            for each, mean in zip(evaluate(log), means, strict=True)
+            each.value.low <= mean <= each.value.high for each, mean in zip(evaluate(log), means, strict=True)
         )
     assert held >= 134
 

@@ -185,3 +185,18 @@ def test_one_line_for_all_that_were_left_out() -> None:
     )
     assert left_out_line(backtest(Replay(NOISE[:50]), {"UCB": UCB(arms=2)})) == ""
     assert lines(result)[2].startswith("UCB")
+
+
+def test_differences_far_below_the_level_are_written_with_a_power_of_ten() -> None:
+    values = 1e3 + 1e-12 * np.random.default_rng(0).standard_normal((200, 2))
+    said = str(recommend(backtest(Replay(values), {"UCB": UCB(arms=2)}, runs=1)))
+    assert "0.000000" not in said
+    assert "e−1" in said
+
+
+def test_equal_columns_leave_nothing_to_choose() -> None:
+    result = backtest(Replay(np.full((50, 2), 3.0)), {"UCB": UCB(arms=2), "Random": Random(arms=2)})
+    found = recommend(result)
+    assert found.verdict == "open"
+    assert found.sentences[0] == "All columns pay the same in every row: there is nothing to choose between."
+    assert "may be as good" not in str(found)

@@ -176,6 +176,10 @@ def _from_csv(
 
     for line, cells in (*begun, *rows):
         take(line, cells)
+    # Rows at the end without a time and a reward are left over from a spreadsheet.
+    while when and not when[-1].strip() and all(map(math.isnan, numbers[len(numbers) - len(places.arms) :])):
+        when.pop()
+        del numbers[len(numbers) - len(places.arms) :]
     index = None
     if places.when is not None:
         index = from_text(name, names[places.when], when, places.asked) if when else None
