@@ -200,3 +200,15 @@ def test_equal_columns_leave_nothing_to_choose() -> None:
     assert found.verdict == "open"
     assert found.sentences[0] == "All columns pay the same in every row: there is nothing to choose between."
     assert "may be as good" not in str(found)
+
+
+@pytest.mark.parametrize("minimize", [False, True])
+def test_nothing_is_better_than_a_column_that_is_the_best_in_every_row(minimize: bool) -> None:
+    """Though the interval of a policy that lost in few rows reaches beyond 0."""
+    sign = -1.0 if minimize else 1.0
+    values = sign * (10 * np.random.default_rng(0).random((100, 1)) + np.array([0.0, 1.0]))
+    found = recommend(backtest(Replay(values, minimize=minimize), {"UCB": UCB(arms=2)}, runs=1))
+    most = "cost least" if minimize else "paid most"
+    assert found.verdict == OPEN
+    assert "does not decide" not in str(found)
+    assert f"'column 2' {most} in every row, so that nothing can be better" in str(found)

@@ -94,8 +94,7 @@ def recommend(result: Backtest) -> Recommendation:
         said = [
             f"No policy is shown to beat {always}, the best column in hindsight: the best, {name}, "
             f"{words.does} {size} {which}{sure}.",
-            f"Which of the two is better this table does not decide; {name} need not know beforehand which "
-            "column that is.",
+            f"{_undecided(result)}; {name} need not know beforehand which column that is.",
         ]
     said += _fitted(result) + (_rivals(result, p) if verdicts[p] != "worse" else []) + _warnings(result, p)
     said += played_clocks(result.table)
@@ -152,6 +151,14 @@ def _listed(names: Sequence[str]) -> str:
 def _sureness(result: Backtest) -> str:
     n = len(result.names)
     return "" if n == 1 else f"; the interval allows for {n} policies having been tried"
+
+
+def _undecided(result: Backtest) -> str:
+    """What is left open between the best fixed arm and a policy that is not shown to be better or worse."""
+    if result.clairvoyant > 0:
+        return "Which of the two is better this table does not decide"
+    most = "cost least" if result.replay.minimize else "paid most"
+    return f"{result.best_arm!r} {most} in every row, so that nothing can be better than always choosing it"
 
 
 def _reach(result: Backtest, p: int) -> list[str]:
