@@ -281,3 +281,11 @@ def test_a_mapping_of_columns_is_a_table() -> None:
 def test_what_a_mapping_of_columns_may_not_hold(columns: dict[str, object], fault: str) -> None:
     with pytest.raises(TableError, match=re.escape(fault)):
         Replay(columns)
+
+
+def test_numbers_that_are_text_in_a_frame() -> None:
+    frame = pd.DataFrame({"a": ["1", "2"], "b": ["2", "1"]})
+    for each in (frame, pl.from_pandas(frame)):
+        with pytest.raises(TableError, match=r"column 'a' must be a number, got '1' \(it is text: make the"):
+            Replay(each)
+    assert Replay(frame.astype(float)).table.tolist() == [[1, 2], [2, 1]]
