@@ -79,6 +79,13 @@ def not_a_number(name: str, place: str, column: str, cell: object) -> TableError
     return TableError(f"{name}: {place}, column {column!r} must be a number, got {shown} ({way})")
 
 
+def not_on_or_off(name: str, place: str, column: str, cell: str) -> TableError:
+    """The error for a cell of a mask that holds something else."""
+    return TableError(
+        f"{name}: {place}, column {column!r} must be 0 or 1, got {cell!r} (1 where the arm can be chosen)"
+    )
+
+
 def infinite_cell(name: str, place: str, column: str, cell: object) -> TableError:
     """The error for a cell without a finite number."""
     return TableError(

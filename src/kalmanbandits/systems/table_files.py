@@ -29,6 +29,7 @@ from kalmanbandits.systems.table_cells import (
     infinite_cell,
     is_data,
     not_a_number,
+    not_on_or_off,
     number_in,
     with_point,
 )
@@ -167,7 +168,8 @@ def _from_csv(
         for j in places.arms:
             number = parse(cells[j])
             if number is None:
-                raise not_a_number(name, f"line {line}", names[j], cells[j])
+                refused = not_a_number if parse is number_in else not_on_or_off
+                raise refused(name, f"line {line}", names[j], cells[j])
             if math.isinf(number):
                 raise infinite_cell(name, f"line {line}", names[j], repr(cells[j]))
             numbers.append(number)
