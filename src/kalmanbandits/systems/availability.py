@@ -68,6 +68,6 @@ def check_dates(mask: Index | None, table: Index | None) -> None:
     if len(other):
         row = int(other[0])
         raise TableError(
-            f"available: row {row + 1} is of {mask.label(row)}, and in the table of {table.label(row)} (a mask "
-            "has the rows of its table)"
+            f"available: row {row + 1} is of {mask.label(row)}, and in the table of {table.label(row)} "
+            "(a mask has the rows of its table)"
         )
