@@ -119,8 +119,8 @@ def _page(
         "estimate": "self-normalised inverse propensity weighting: the logged choices that agree with the "
         "rule, each weighted by one over its probability",
         "worth": "how many equally likely choices the weighted ones are worth",
-        "intervals": "Student's t on the long-run variance, with no more degrees of freedom than choices are worth, "
-        "for all rules at once by Šidák's inequality",
+        "intervals": "Student's t on the long-run variance, with no more degrees of freedom than the choices "
+        "are worth, for all rules at once by Šidák's inequality",
         "who is not here": "policies that learn on the way: they would have seen other rewards than those "
         "in the log, and learned something else",
         "versions": {"kalmanbandits": __version__, "numpy": np.__version__},
