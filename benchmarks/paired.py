@@ -54,8 +54,9 @@ def serve() -> None:
         print(time.process_time() - before, flush=True)
 
 
-def start(source: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, __file__, "--serve"]
+def start(source: Path, *command: str) -> subprocess.Popen[str]:
+    """A process of a tree, which answers lines with numbers."""
+    command = (sys.executable, *(command or (__file__, "--serve")))
     return subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
@@ -65,12 +66,23 @@ def start(source: Path) -> subprocess.Popen[str]:
     )
 
 
-def measure(tree: subprocess.Popen[str], rounds: int, policy: str) -> float:
+def ask(tree: subprocess.Popen[str], line: str) -> float:
     assert tree.stdin is not None
     assert tree.stdout is not None
-    tree.stdin.write(f"{rounds} {policy}\n")
+    tree.stdin.write(f"{line}\n")
     tree.stdin.flush()
     return float(tree.stdout.readline())
+
+
+def measure(tree: subprocess.Popen[str], rounds: int, policy: str) -> float:
+    return ask(tree, f"{rounds} {policy}")
+
+
+def stop(*trees: subprocess.Popen[str]) -> None:
+    for tree in trees:
+        assert tree.stdin is not None
+        tree.stdin.close()
+        tree.wait()
 
 
 def main(other: str, policies: list[str]) -> None:
@@ -86,10 +98,7 @@ def main(other: str, policies: list[str]) -> None:
         low, middle, high = statistics.quantiles(ratios, n=4)
         old, new = (1e9 * statistics.median(p[i] for p in pairs) / (2 * rounds) for i in range(2))
         print(f"| `{policy}` | {old:.0f} | {new:.0f} | {middle:.3f} | {low:.3f}–{high:.3f} |", flush=True)
-    for tree in (before, now):
-        assert tree.stdin is not None
-        tree.stdin.close()
-        tree.wait()
+    stop(before, now)
 
 
 if __name__ == "__main__":

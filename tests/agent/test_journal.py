@@ -12,8 +12,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
-from agent_worlds import Follower, bits, reward
+from agent_worlds import POLICIES, Follower, bits, reward
 
 import kalmanbandits as kb
 from kalmanbandits.agent import database, places, snapshots
@@ -51,6 +52,23 @@ def drive_without_masks(agent, first, last, held):
 def closed(agent, held):
     agent.tell_many([(ticket, reward(*ticket)) for ticket in held])
     return bits(agent)
+
+
+@pytest.mark.parametrize("minimize", [False, True])
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: type(policy).__name__)
+def test_every_policy_continues_from_its_journal(tmp_path, policy, minimize):
+    """Whatever its index is: -0.0, as that of LARL in the beginning, which SQLite turns into 0.0, or NaN."""
+    without = kb.Agent(policy, seed=3, minimize=minimize, history=True)
+    for last in (4, 9, 14):
+        with kb.Agent.open(tmp_path / "agent", policy, seed=3, minimize=minimize, history=True) as agent:
+            while agent.rounds < last:
+                pair = agent.ask(), without.ask()
+                assert pair[0] == pair[1]
+                for each, ticket in zip((agent, without), pair, strict=True):
+                    each.tell(ticket, reward(*ticket))
+    with kb.Agent.open(tmp_path / "agent", minimize=minimize) as agent:
+        np.testing.assert_array_equal(agent.history["index"], without.history["index"])
+        assert bits(agent) == bits(without)
 
 
 def played(path, rounds=12, **options):

@@ -50,6 +50,16 @@ def test_a_full_log_is_a_table(tmp_path: Path) -> None:
     assert not is_log(["north", "south"])
 
 
+def test_a_full_log_may_have_empty_cells(tmp_path: Path) -> None:
+    path = tmp_path / "long.csv"
+    path.write_text("time,arm,reward\n1,a,2\n1,b,NA\n2,a,\n2,b,4\n3,a,1\n3,b,1\n")
+    np.testing.assert_array_equal(read_log(path).table().table, [[2, np.nan], [np.nan, 4], [1, 1]])
+    frame = pd.DataFrame({"time": [1, 1, 2, 2], "arm": list("abab"), "reward": [1.0, np.nan, 2.0, 3.0]})
+    np.testing.assert_array_equal(read_log(frame).table().table, [[1, np.nan], [2, 3]])
+    with pytest.raises(TableError, match="a reward that never came has a row with an empty cell"):
+        read_log(frame.dropna()).table()
+
+
 def test_a_log_of_choices_cannot_be_replayed() -> None:
     with pytest.raises(
         TableError, match=r"only a full table can be replayed.* got 4 rewards of 4 times and 2 arms"
@@ -86,6 +96,35 @@ def test_intervals_hold_the_truth_for_all_arms_at_once() -> None:
             each.value.low <= mean <= each.value.high for each, mean in zip(found, truth, strict=True)
         )
     assert held >= 134
+
+
+@pytest.mark.parametrize("coins", [False, True])
+@pytest.mark.parametrize(("n", "chances"), [(50, (0.9, 0.05, 0.05)), (300, (0.9, 0.08, 0.02))])
+def test_they_do_for_arms_that_were_seldom_chosen(n: int, chances: tuple[float, ...], coins: bool) -> None:
+    """A few choices, or coins that never came up: their spread says too little. 150 logs, 134 as above."""
+    means, held = np.array([0.1, 0.2, 0.05]), 0
+    for seed in range(150):
+        rng = np.random.default_rng([seed, 5])
+        arms = np.append(rng.choice(3, n - 3, p=chances), [0, 1, 2])
+        noise = rng.standard_normal(n)
+        rewards = (rng.random(n) < means[arms]).astype(float) if coins else means[arms] + noise
+        log = read_log({"arm": arms, "reward": rewards, "propensity": np.array(chances)[arms]})
+        held += all(
+            each.value.low <= mean <= each.value.high for each, mean in zip(evaluate(log), means, strict=True)
+        )
+    assert held >= 134
+
+
+def test_a_single_choice_shows_nothing() -> None:
+    arms = [0] * 40 + [1]
+    rewards = [*np.random.default_rng(0).standard_normal(40), 9.0]
+    log = read_log({"arm": arms, "reward": rewards, "propensity": [0.9] * 40 + [0.1]})
+    found = evaluate(log)
+    assert found[1].value.low == -np.inf
+    assert found[1].value.high == np.inf
+    said = conclusion(log, found)
+    assert said.startswith("By this log always '0' earns most: ")
+    assert said.endswith("Not shown to be worse: always '1'.")
 
 
 def test_policies_that_know_a_system_follow_the_log() -> None:

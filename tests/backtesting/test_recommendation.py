@@ -114,7 +114,10 @@ def test_it_never_contradicts_the_table_beside_it(tmp_path: Path, fit: bool) -> 
         assert (said.verdict == WINS) == bool(better) == str(said).startswith("Use ")
         assert (said.verdict == LOSES) == (len(worse) == len(rows))
         assert ("is shown to beat" in str(said)) == (said.verdict == OPEN)
-        assert ("does not decide" in str(said)) == (rows[said.policy]["shown"] == "open")
+        undecided, judged = rows[said.policy]["shown"] == "open", replay.table[40 if fit else 0 :]
+        dominant = bool((judged.argmax(axis=1) == judged.sum(axis=0).argmax()).all())
+        assert ("does not decide" in str(said)) == (undecided and not dominant)
+        assert ("nothing can be better" in str(said)) == (undecided and dominant)
         if better:
             assert said.policy == max(better, key=lambda name: float(rows[name]["lead_over_fixed"]))
         else:
@@ -185,3 +188,30 @@ def test_one_line_for_all_that_were_left_out() -> None:
     )
     assert left_out_line(backtest(Replay(NOISE[:50]), {"UCB": UCB(arms=2)})) == ""
     assert lines(result)[2].startswith("UCB")
+
+
+def test_differences_far_below_the_level_are_written_with_a_power_of_ten() -> None:
+    values = 1e3 + 1e-12 * np.random.default_rng(0).standard_normal((200, 2))
+    said = str(recommend(backtest(Replay(values), {"UCB": UCB(arms=2)}, runs=1)))
+    assert "0.000000" not in said
+    assert "e−1" in said
+
+
+def test_equal_columns_leave_nothing_to_choose() -> None:
+    result = backtest(Replay(np.full((50, 2), 3.0)), {"UCB": UCB(arms=2), "Random": Random(arms=2)})
+    found = recommend(result)
+    assert found.verdict == "open"
+    assert found.sentences[0] == "All columns pay the same in every row: there is nothing to choose between."
+    assert "may be as good" not in str(found)
+
+
+@pytest.mark.parametrize("minimize", [False, True])
+def test_nothing_is_better_than_a_column_that_is_the_best_in_every_row(minimize: bool) -> None:
+    """Though the interval of a policy that lost in few rows reaches beyond 0."""
+    sign = -1.0 if minimize else 1.0
+    values = sign * (10 * np.random.default_rng(0).random((100, 1)) + np.array([0.0, 1.0]))
+    found = recommend(backtest(Replay(values, minimize=minimize), {"UCB": UCB(arms=2)}, runs=1))
+    most = "cost least" if minimize else "paid most"
+    assert found.verdict == OPEN
+    assert "does not decide" not in str(found)
+    assert f"'column 2' {most} in every row, so that nothing can be better" in str(found)

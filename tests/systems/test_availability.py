@@ -105,5 +105,23 @@ def test_a_mask_of_other_columns(tmp_path: Path) -> None:
     with pytest.raises(TableError, match="has no column 'b'"):
         Replay(pd.DataFrame({"a": [1, 2], "b": [3, 4]}), available=path)
     path.write_text("a,b\n1,maybe\n1,1\n")
-    with pytest.raises(TableError, match="line 2, column 'b' must be a number, got 'maybe'"):
+    with pytest.raises(TableError, match="line 2, column 'b' must be 0 or 1, got 'maybe'"):
         Replay(pd.DataFrame({"a": [1, 2], "b": [3, 4]}), available=path)
+    with pytest.raises(TableError, match="available has no column 'b'"):
+        Replay(pd.DataFrame({"a": [1, 2], "b": [3, 4]}), available=pd.DataFrame({"a": [1, 1], "z": [1, 1]}))
+
+
+def test_a_mask_of_other_dates(tmp_path: Path) -> None:
+    days = pd.date_range("2022-01-01", periods=3)
+    frame = pd.DataFrame({"a": [1, 2, 3], "b": [3, 4, 5]}, index=days)
+    mask = pd.DataFrame({"a": [1, 1, 0], "b": [1, 1, 1]}, index=days)
+    later = mask.set_axis(days[[0, 2, 2]])
+    for name, each in (("right.csv", mask), ("wrong.csv", later)):
+        each.to_csv(tmp_path / name, index_label="day")
+    for right in (mask, tmp_path / "right.csv", mask.reset_index(drop=True), mask.to_numpy()):
+        assert Replay(frame, available=right).off[:, 0].tolist() == [False, False, True]
+    for wrong in (later, tmp_path / "wrong.csv"):
+        with pytest.raises(
+            TableError, match=r"available: row 2 is of 2022-01-03, and in the table of 2022-01-02"
+        ):
+            Replay(frame, available=wrong)

@@ -154,6 +154,19 @@ def test_what_only_looks_like_an_index_is_an_arm_and_that_is_said(
     assert read(tmp_path, text, index="").clocks == ()
 
 
+def test_empty_rows_at_the_end_are_left_over_from_a_spreadsheet(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    head = "date;a;b;\r\n01/02/2023;1;2;\r\n13/02/2023;;4;\r\n14/02/2023;;;\r\n"
+    path.write_text(head + ";;;\r\n;;;\r\n")
+    replay = Replay(path)
+    np.testing.assert_array_equal(replay.table, [[1, 2], [np.nan, 4], [np.nan, np.nan]])
+    path.write_text(head + ";;;\r\n15/02/2023;1;1;\r\n")
+    with pytest.raises(TableError, match="row 4, column 'date' must be a date as in the rows before, got ''"):
+        Replay(path)
+    path.write_text("a,b\n1,2\n3,4\n,\n")
+    assert Replay(path).rounds == 3  # without times a row of empty cells is a round without rewards
+
+
 def test_asked_for(tmp_path: Path) -> None:
     text = "time,a,b,who\n1,1,2,x\n2,3,4,y\n"
     assert what(read(tmp_path, text, index="who")) == ("who", "x", "y")
@@ -268,3 +281,11 @@ def test_a_mapping_of_columns_is_a_table() -> None:
 def test_what_a_mapping_of_columns_may_not_hold(columns: dict[str, object], fault: str) -> None:
     with pytest.raises(TableError, match=re.escape(fault)):
         Replay(columns)
+
+
+def test_numbers_that_are_text_in_a_frame() -> None:
+    frame = pd.DataFrame({"a": ["1", "2"], "b": ["2", "1"]})
+    for each in (frame, pl.from_pandas(frame)):
+        with pytest.raises(TableError, match=r"column 'a' must be a number, got '1' \(it is text: make the"):
+            Replay(each)
+    assert Replay(frame.astype(float)).table.tolist() == [[1, 2], [2, 1]]

@@ -293,5 +293,7 @@ def _event(path: Path, row: tuple[Any, ...], seed: int) -> Event:
 
 
 def _checksum(number: int, event: Event, seed: int) -> int:
-    numbers = CHECKED.pack(number, event.kind, event.round, event.value, event.time, event.chosen_by)
+    """Of an event as the file holds it: there, an index has no sign if it is 0 or no number."""
+    index = event.chosen_by + 0.0 if event.chosen_by == event.chosen_by else nan
+    numbers = CHECKED.pack(number, event.kind, event.round, event.value, event.time, index)
     return zlib.crc32((event.name or "").encode(errors="surrogatepass"), zlib.crc32(numbers, seed))

@@ -27,8 +27,9 @@ def conclusion(log: Log, found: Sequence[Estimate]) -> str:
     Intervals hold for all rules at once, so one that lies apart from all the others is better than they are.
     """
     sign = -1.0 if log.minimize else 1.0
-    known = [each for each in found if each.rows]
-    best = max(known, key=lambda each: sign * float(each.value.value))
+    seen = [each for each in found if each.rows]
+    known = [each for each in seen if np.isfinite(each.value.low)]  # one choice alone is no estimate
+    best = max(known or seen, key=lambda each: sign * float(each.value.value))
     rivals = [
         each.name
         for each in found
@@ -118,7 +119,8 @@ def _page(
         "estimate": "self-normalised inverse propensity weighting: the logged choices that agree with the "
         "rule, each weighted by one over its probability",
         "worth": "how many equally likely choices the weighted ones are worth",
-        "intervals": "Student's t on the long-run variance, for all rules at once by Šidák's inequality",
+        "intervals": "Student's t on the long-run variance, with no more degrees of freedom than the choices "
+        "are worth, for all rules at once by Šidák's inequality",
         "who is not here": "policies that learn on the way: they would have seen other rewards than those "
         "in the log, and learned something else",
         "versions": {"kalmanbandits": __version__, "numpy": np.__version__},

@@ -33,8 +33,8 @@ from kalmanbandits.errors import (
 from kalmanbandits.policies import Policy, Random
 from kalmanbandits.policies.known_system import KnownSystemPolicy
 from kalmanbandits.policies.verbs import learn_once, select_once
-from kalmanbandits.statistics.intervals import Interval, unknown
-from kalmanbandits.statistics.long_run import mean_interval
+from kalmanbandits.statistics.intervals import Interval
+from kalmanbandits.statistics.weighted import weighted_mean
 from kalmanbandits.streams import stream_key
 from kalmanbandits.systems.replay import Replay
 from kalmanbandits.systems.table_cells import number_in
@@ -53,7 +53,10 @@ ROLES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Log:
-    """Logged choices (indices of `arms`), their rewards and probabilities, in order of time, (n,) each."""
+    """Logged choices (indices of `arms`), their rewards and probabilities, in order of time, (n,) each.
+
+    Without probabilities a reward may be NaN, one that never came: see `table`.
+    """
 
     arms: tuple[str, ...]
     choices: Any
@@ -118,7 +121,8 @@ class Log:
             raise TableError(
                 f"only a full table can be replayed, one reward of every arm at every time, got {found}: "
                 "what the arms that were not chosen would have paid is not known (with a column of the "
-                "probabilities of the choices, an estimate for fixed arms is possible)"
+                "probabilities of the choices, an estimate for fixed arms is possible; in a full table, a "
+                "reward that never came has a row with an empty cell)"
             )
         values = np.zeros((len(rounds), k))
         values[row, self.choices] = self.rewards
@@ -187,7 +191,9 @@ def read_log(
     name, series = _series(source, None if delimiter is None else one_character(delimiter))
     columns = {role: _column(name, series, role, wanted) for role, wanted in given.items()}
     cells = columns["arm"]
-    rewards, chances = (_numbers(name, series, columns[role], role) for role in ("reward", "propensity"))
+    chances = _numbers(name, series, columns["propensity"], "propensity")
+    # Without probabilities it can only be a full table, in which rewards may be missing.
+    rewards = _numbers(name, series, columns["reward"], "reward", missing=chances is None)
     if cells is None or rewards is None:
         raise TableError(
             f"{name} must have a column for the arm and one for the reward, got {list(series)!r}"
@@ -247,7 +253,10 @@ def _column(name: str, series: Mapping[str, Any], role: str, wanted: str | None)
     return next((column for column in series if column.strip().lower() in ROLES[role]), None)
 
 
-def _numbers(name: str, series: Mapping[str, Any], column: str | None, role: str) -> Array | None:
+def _numbers(
+    name: str, series: Mapping[str, Any], column: str | None, role: str, missing: bool = False
+) -> Array | None:
+    """The numbers of a column, NaN for empty cells where they may be `missing`."""
     if column is None:
         return None
     found = np.full(len(series[column]), np.nan)
@@ -256,7 +265,7 @@ def _numbers(name: str, series: Mapping[str, Any], column: str | None, role: str
             number = number_in(cell) if isinstance(cell, str) else as_number(cell)
         except (TypeError, ValueError, OverflowError):
             number = None
-        if number is None or not np.isfinite(number):
+        if number is None or not (np.isfinite(number) or (missing and np.isnan(number))):
             raise TableError(
                 f"{name}: row {row + 1}, column {column!r} must be a finite number, got {shown(cell)} "
                 f"(it is the {role}; leave rows without one out)"
@@ -319,12 +328,5 @@ def _advice(log: Log, policy: KnownSystemPolicy, seed: int) -> Any:
 def _estimate(name: str, share: Array, log: Log, together: int) -> Estimate:
     assert log.propensity is not None
     w = share / log.propensity
-    total, rows = float(w.sum()), int((w > 0).sum())
-    if total == 0:
-        return Estimate(name, unknown(1), 0, 0.0)
-    value = float(w @ log.rewards) / total
-    around = mean_interval(w * (log.rewards - value) / w.mean(), together=together)
-    ends = (value + around.low, value + around.high)
-    if log.minimize:
-        value, ends = -value, (-ends[1], -ends[0])
-    return Estimate(name, Interval(np.array(value), *ends, 1), rows, total * total / float((w**2).sum()))
+    value, effective = weighted_mean(log.rewards, w, together=together)
+    return Estimate(name, -value if log.minimize else value, int((w > 0).sum()), effective)

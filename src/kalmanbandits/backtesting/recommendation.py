@@ -21,6 +21,7 @@ from kalmanbandits.systems.replay import Replay
 WINS, OPEN, LOSES = "wins", "open", "loses"
 FEW_FREQUENCIES = 8
 MOST_NAMED = 4
+LONGEST = 9  # decimals that are written out
 MANY_MISSING = 0.1  # of the rows
 TRIED = 20  # choices of each arm, at least, before a comparison says much
 
@@ -68,6 +69,9 @@ def recommend(result: Backtest) -> Recommendation:
     name, words = result.names[p], _Words(result)
     always, size = f"always choosing {result.best_arm!r}", words.size(result, p)
     sure = _sureness(result)
+    if (np.ptp(result.replay.filled, axis=1) == 0).all():
+        equal = "All columns pay the same in every row: there is nothing to choose between."
+        return Recommendation(OPEN, name, (equal, *_fitted(result), *played_clocks(result.table)))
     if verdicts[p] == "better":
         verdict = WINS
         said = [
@@ -90,8 +94,7 @@ def recommend(result: Backtest) -> Recommendation:
         said = [
             f"No policy is shown to beat {always}, the best column in hindsight: the best, {name}, "
             f"{words.does} {size} {which}{sure}.",
-            f"Which of the two is better this table does not decide; {name} need not know beforehand which "
-            "column that is.",
+            f"{_undecided(result)}; {name} need not know beforehand which column that is.",
         ]
     said += _fitted(result) + (_rivals(result, p) if verdicts[p] != "worse" else []) + _warnings(result, p)
     said += played_clocks(result.table)
@@ -119,11 +122,13 @@ class _Words:
 
 
 def decimals(value: float, places: int) -> str:
-    """A number with so many decimals; one that would be long with four digits and a power of ten.
+    """A number with so many decimals; one that would be long with a few digits and a power of ten.
 
-    >>> decimals(12.345, 1), decimals(-1.2345e99, 1)
-    ('12.3', '-1.234e+99')
+    >>> decimals(12.345, 1), decimals(-1.2345e99, 1), decimals(1.234e-13, 14)
+    ('12.3', '-1.234e+99', '1.2e-13')
     """
+    if places > LONGEST:
+        return f"{value:.2g}"
     return f"{value:.{places}f}" if abs(value) < 1e9 else f"{value:.4g}"
 
 
@@ -132,7 +137,7 @@ def _digits(width: float, value: float) -> int:
     width = width or abs(value)
     if not math.isfinite(width) or width == 0:
         return 1
-    return min(9, max(0, 1 - math.floor(math.log10(width))))
+    return max(0, 1 - math.floor(math.log10(width)))
 
 
 def _plain(text: str) -> str:
@@ -146,6 +151,14 @@ def _listed(names: Sequence[str]) -> str:
 def _sureness(result: Backtest) -> str:
     n = len(result.names)
     return "" if n == 1 else f"; the interval allows for {n} policies having been tried"
+
+
+def _undecided(result: Backtest) -> str:
+    """What is left open between the best fixed arm and a policy that is not shown to be better or worse."""
+    if result.clairvoyant > 0:
+        return "Which of the two is better this table does not decide"
+    most = "cost least" if result.replay.minimize else "paid most"
+    return f"{result.best_arm!r} {most} in every row, so that nothing can be better than always choosing it"
 
 
 def _reach(result: Backtest, p: int) -> list[str]:
@@ -235,9 +248,7 @@ def _warnings(result: Backtest, p: int) -> list[str]:
 
 def in_unit(result: Backtest, interval: Interval) -> Interval:
     """An interval of rewards in the table's unit: costs have the other sign, and their ends change places."""
-    if not result.replay.minimize:
-        return interval
-    return Interval(-interval.value, -interval.high, -interval.low, interval.runs)
+    return -interval if result.replay.minimize else interval
 
 
 def lines(result: Backtest) -> list[str]:

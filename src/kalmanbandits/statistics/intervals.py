@@ -40,6 +40,9 @@ class Interval:
     def __getitem__(self, place: Any) -> Interval:
         return Interval(self.value[place], self.low[place], self.high[place], self.runs)
 
+    def __neg__(self) -> Interval:
+        return Interval(-self.value, -self.high, -self.low, self.runs)
+
     def __format__(self, spec: str) -> str:
         return f"{float(self.value):{spec}} [{float(self.low):{spec}}, {float(self.high):{spec}}]"
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kalmanbandits.errors import Array
-from kalmanbandits.systems.table_index import TableError
+from kalmanbandits.systems.table_index import Index, TableError
 
 GAP = 10  # rows without a reward after which an arm is off
 
@@ -58,3 +58,16 @@ def off_by_mask(values: object, table: Array, names: tuple[str, ...]) -> Any:
             "one arm be on)"
         )
     return mask == 0
+
+
+def check_dates(mask: Index | None, table: Index | None) -> None:
+    """Refuse a mask whose rows have other dates than those of the table."""
+    if mask is None or table is None or not (mask.dated and table.dated):
+        return
+    other = np.flatnonzero(mask.values != table.values)
+    if len(other):
+        row = int(other[0])
+        raise TableError(
+            f"available: row {row + 1} is of {mask.label(row)}, and in the table of {table.label(row)} "
+            "(a mask has the rows of its table)"
+        )

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from kalmanbandits.errors import Array, InvalidArgument, file_path, instance, texts, truth, whole
-from kalmanbandits.systems.availability import off_after_gaps, off_by_mask
+from kalmanbandits.systems.availability import check_dates, off_after_gaps, off_by_mask
 from kalmanbandits.systems.table_cells import on_or_off
 from kalmanbandits.systems.table_files import one_character, read_file
 from kalmanbandits.systems.table_frames import frame_series
@@ -91,8 +91,11 @@ class Replay:
             )
         else:
             named = frame_series(available) is not None
-            mask = _read(available, Wanted(self.names if named else None, when=""), delimiter, None)
-        return off_by_mask(mask.values, self.table, self.names)
+            wanted = Wanted(self.names) if named else Wanted(when="")
+            mask = _read(available, wanted, delimiter, None, "available")
+        off = off_by_mask(mask.values, self.table, self.names)
+        check_dates(mask.when, self.index)
+        return off
 
     @property
     def rounds(self) -> int:
@@ -175,13 +178,15 @@ def check_replay(replay: object) -> Replay:
     return instance("replay", replay, Replay, "such as Replay('rewards.csv')")
 
 
-def _read(table: object, wanted: Wanted, delimiter: str | None, header: bool | None) -> Table:
+def _read(
+    table: object, wanted: Wanted, delimiter: str | None, header: bool | None, name: str = "table"
+) -> Table:
     if isinstance(table, (str, os.PathLike)):
-        return read_file(file_path("table", table), wanted, delimiter, header)
+        return read_file(file_path(name, table), wanted, delimiter, header)
     frame = frame_series(table)
     if frame is not None:
         series, index = frame
-        return from_columns("table", series, wanted, index)
+        return from_columns(name, series, wanted, index)
     if wanted.columns is not None or wanted.drop is not None or wanted.when:
         option = "index" if wanted.when else "drop" if wanted.drop is not None else "columns"
         raise InvalidArgument(

@@ -70,11 +70,20 @@ def not_a_number(name: str, place: str, column: str, cell: object) -> TableError
         "leave the column out by drop=[…], --drop, or the cell empty if its reward never came; if the column "
         "says when, name it by index=…, --index"
     )
-    if isinstance(cell, str) and DECIMAL_COMMA.fullmatch(cell):
+    if isinstance(cell, str) and number_in(cell) is not None:
+        way = "it is text: make the column one of numbers, as by frame.astype(float)"
+    elif isinstance(cell, str) and DECIMAL_COMMA.fullmatch(cell):
         way = "write decimals with a point, and thousands without a comma"
     elif isinstance(cell, str) and DECORATED.fullmatch(cell.strip()) and not looks_like_date(cell):
         way = "write numbers without units, signs such as % or $, and separators of thousands"
     return TableError(f"{name}: {place}, column {column!r} must be a number, got {shown} ({way})")
+
+
+def not_on_or_off(name: str, place: str, column: str, cell: str) -> TableError:
+    """The error for a cell of a mask that holds something else."""
+    return TableError(
+        f"{name}: {place}, column {column!r} must be 0 or 1, got {cell!r} (1 where the arm can be chosen)"
+    )
 
 
 def infinite_cell(name: str, place: str, column: str, cell: object) -> TableError:

@@ -29,6 +29,7 @@ from kalmanbandits.systems.table_cells import (
     infinite_cell,
     is_data,
     not_a_number,
+    not_on_or_off,
     number_in,
     with_point,
 )
@@ -167,7 +168,8 @@ def _from_csv(
         for j in places.arms:
             number = parse(cells[j])
             if number is None:
-                raise not_a_number(name, f"line {line}", names[j], cells[j])
+                refused = not_a_number if parse is number_in else not_on_or_off
+                raise refused(name, f"line {line}", names[j], cells[j])
             if math.isinf(number):
                 raise infinite_cell(name, f"line {line}", names[j], repr(cells[j]))
             numbers.append(number)
@@ -176,6 +178,10 @@ def _from_csv(
 
     for line, cells in (*begun, *rows):
         take(line, cells)
+    # Rows at the end without a time and a reward are left over from a spreadsheet.
+    while when and not when[-1].strip() and all(map(math.isnan, numbers[len(numbers) - len(places.arms) :])):
+        when.pop()
+        del numbers[len(numbers) - len(places.arms) :]
     index = None
     if places.when is not None:
         index = from_text(name, names[places.when], when, places.asked) if when else None
