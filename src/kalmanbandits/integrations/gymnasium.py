@@ -81,7 +81,7 @@ def _unasked_seed(random: np.random.Generator) -> int:
 
 def _arm(action: Any, space: Any) -> int:
     """The arm that an action means, of a `Discrete` space."""
-    if not space.contains(action):
+    if isinstance(action, np.timedelta64) or not space.contains(action):  # which NumPy takes for an integer
         raise InvalidArgument(f"action must be an arm from 0 to {space.n - 1}, got {shown(action)}")
     return int(action)
 
@@ -306,7 +306,7 @@ class LinearGaussianBanditVector(VectorEnv[Array, Any, Array]):
             raise InvalidArgument(
                 "options must not hold 'reset_mask' (the episodes of these environments end together)"
             )
-        if isinstance(seed, (list, tuple, np.ndarray)):
+        if isinstance(seed, (list, tuple)) or (isinstance(seed, np.ndarray) and seed.ndim > 0):
             if len(seed) != n:
                 raise InvalidArgument(f"seed must hold {n} seeds, one for each environment, got {len(seed)}")
             first, seeds = None, [_seed(one) for one in seed]

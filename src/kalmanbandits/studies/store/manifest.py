@@ -85,7 +85,7 @@ def new_manifest(study: Study, backend: str) -> Manifest:
         changes=study.changes.to_dict(),
         files=study.files,
         versions=versions(study.specs, backend),
-        commit=commit(Path.cwd()),
+        commit=commit(),
         machine=machine(),
         started=now(),
         finished=None,

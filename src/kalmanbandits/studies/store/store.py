@@ -140,6 +140,7 @@ def open_store(
     places.holds_store(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with Lock(folder):
+        places.refuse_links(folder)
         known = read_manifest(folder) if places.holds_store(folder) and resume else None
         begun = new_manifest(study, backend)
         begun["blocks"] = blocks or begun["blocks"]
