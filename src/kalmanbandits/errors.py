@@ -242,7 +242,7 @@ def array(name: str, value: ArrayLike, shape: tuple[int | None, ...], hint: str 
         raise InvalidArgument(f"{name} must not have masked entries, got one at {where}{_way(hint)}")
     try:
         result = floats(value)
-    except Exception as error:  # NumPy's, or of an object of somebody's own
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidType(
             f"{name} must be an array of real numbers, got {shown(value)}{_way(hint)}"
         ) from error
@@ -283,15 +283,20 @@ def floats(value: object) -> Array:
     array([[nan,  2.],
            [ 3.,  4.]])
     """
-    given = np.asarray(_unmasked(value))
-    if given.dtype.kind not in "biufO":
-        raise TypeError(f"entries of type {given.dtype}")
-    if given.dtype.kind == "O":
-        for entry in given.flat:
-            if isinstance(entry, (str, bytes, complex)):
-                raise TypeError(f"the entry {shown(entry)}")
-    with np.errstate(over="ignore"):  # of more than 64 bits: infinite then
-        return np.array(given, dtype=np.float64, order="C")
+    try:
+        given = np.asarray(_unmasked(value))
+        if given.dtype.kind not in "biufO":
+            raise TypeError(f"entries of type {given.dtype}")
+        if given.dtype.kind == "O":
+            for entry in given.flat:
+                if isinstance(entry, (str, bytes, complex)):
+                    raise TypeError(f"the entry {shown(entry)}")
+        with np.errstate(over="ignore"):  # of more than 64 bits: infinite then
+            return np.array(given, dtype=np.float64, order="C")
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        raise
+    except Exception as error:  # of an object of somebody's own
+        raise TypeError(str(error)) from error
 
 
 def _unmasked(value: object) -> object:

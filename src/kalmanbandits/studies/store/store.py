@@ -24,6 +24,7 @@ from kalmanbandits.studies.store.lock import Lock
 from kalmanbandits.studies.store.manifest import (
     TEXT,
     Manifest,
+    check_blocks,
     event,
     new_manifest,
     read_manifest,
@@ -152,6 +153,7 @@ def open_store(
             if changed:
                 raise StoreRefused(f"{folder} was made by another version: {listed(changed)} ({WAYS})")
             if known["hash"] == study.hash():
+                check_blocks(folder, known, study)
                 for key in KEPT:
                     begun[key] = known[key]
             else:
