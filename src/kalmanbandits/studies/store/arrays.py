@@ -141,15 +141,7 @@ class Arrays:
 def description(layouts: Iterable[Layout]) -> dict[str, Buffer]:
     """The files that say what the chunks mean: Zarr's metadata and the coordinates."""
     written: dict[str, Buffer] = {}
-    try:
-        root = zarr.create_group(MemoryStore(written))
-    except TypeError as error:
-        if __debug__:
-            raise
-        raise StoreRefused(  # it does some of its work in assertions
-            f"stores of studies need Python's assertions: Zarr {zarr.__version__} does not work without them "
-            "(leave out -O and PYTHONOPTIMIZE)"
-        ) from error
+    root = zarr.create_group(MemoryStore(written))
     for layout in layouts:
         columns, left = _columns(layout)
         named = [*columns, *(("runs", "first_run") if layout.study.keep == "moments" else ())]
@@ -193,7 +185,15 @@ def description(layouts: Iterable[Layout]) -> dict[str, Buffer]:
             group.create_array(key, data=column, dimension_names=["cell"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # consolidated metadata are no part of Zarr's specification yet
-        zarr.consolidate_metadata(MemoryStore(written))
+        try:
+            zarr.consolidate_metadata(MemoryStore(written))
+        except TypeError as error:
+            if __debug__:
+                raise
+            raise StoreRefused(  # it does some of its work in assertions
+                f"stores of studies need Python's assertions: Zarr {zarr.__version__} does not work without "
+                "them (leave out -O and PYTHONOPTIMIZE)"
+            ) from error
     return written
 
 
