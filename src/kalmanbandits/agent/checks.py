@@ -126,7 +126,7 @@ def batch(play: Play, rewards: Any) -> dict[int, float]:
     listed = entries("rewards", rewards, wanted)
     try:
         pairs = [(ticket, reward) for ticket, reward in listed]
-    except (TypeError, ValueError) as error:
+    except Exception as error:  # no pairs, or objects of somebody's own
         raise InvalidType(f"rewards must be {wanted}, got {shown(rewards)}") from error
     found: dict[int, float] = {}
     for place, (ticket, reward) in enumerate(pairs):

@@ -81,9 +81,13 @@ def _unasked_seed(random: np.random.Generator) -> int:
 
 def _arm(action: Any, space: Any) -> int:
     """The arm that an action means, of a `Discrete` space."""
-    if isinstance(action, np.timedelta64) or not space.contains(action):  # which NumPy takes for an integer
-        raise InvalidArgument(f"action must be an arm from 0 to {space.n - 1}, got {shown(action)}")
-    return int(action)
+    try:
+        if not isinstance(action, np.timedelta64) and space.contains(action):  # NumPy takes it for an integer
+            return int(action)
+        reason = None
+    except Exception as error:  # of an object of somebody's own
+        reason = error
+    raise InvalidArgument(f"action must be an arm from 0 to {space.n - 1}, got {shown(action)}") from reason
 
 
 class LinearGaussianBandit(gymnasium.Env[Array, Any]):
@@ -346,7 +350,7 @@ class LinearGaussianBanditVector(VectorEnv[Array, Any, Array]):
         k = self.system.arms
         try:
             arms = np.asarray(actions)
-        except ValueError:  # lists of unequal length, or too deep
+        except Exception:  # lists of unequal length, or too deep; objects of somebody's own
             arms = np.empty(0)
         if arms.shape != (n,) or arms.dtype.kind not in "iu" or bool(((arms < 0) | (arms >= k)).any()):
             raise InvalidArgument(f"actions must be {n} arms from 0 to {k - 1}, got {shown(actions)}")
