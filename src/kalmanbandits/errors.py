@@ -366,7 +366,7 @@ def entries(name: str, value: Any, wanted: str, hint: str = "") -> list[Any]:
     name, value, hint
         As for `real`.
     wanted : str
-        What it must be, in words.
+        What it must be or do, in words.
 
     Returns
     -------
@@ -375,7 +375,7 @@ def entries(name: str, value: Any, wanted: str, hint: str = "") -> list[Any]:
 
     Examples
     --------
-    >>> entries("code", 3, "a sequence of arms", "such as (0, 1)")
+    >>> entries("code", 3, "be a sequence of arms", "such as (0, 1)")
     Traceback (most recent call last):
     kalmanbandits.errors.InvalidType: code must be a sequence of arms, got 3 (such as (0, 1))
     """
@@ -385,7 +385,7 @@ def entries(name: str, value: Any, wanted: str, hint: str = "") -> list[Any]:
         reason = None
     except Exception as error:  # it has none, or is an object of somebody's own that fails
         reason = error
-    raise InvalidType(f"{name} must be {wanted}, got {shown(value)}{_way(hint)}") from reason
+    raise InvalidType(f"{name} must {wanted}, got {shown(value)}{_way(hint)}") from reason
 
 
 def texts(name: str, value: object, hint: str = "") -> list[str]:
@@ -407,7 +407,7 @@ def texts(name: str, value: object, hint: str = "") -> list[str]:
     Traceback (most recent call last):
     kalmanbandits.errors.InvalidType: columns must be a list of names, got 'price'
     """
-    found = entries(name, value, "a list of names", hint)
+    found = entries(name, value, "be a list of names", hint)
     given = [item for item in found if isinstance(item, str)]
     if len(given) < len(found):
         raise InvalidType(f"{name} must be a list of names, got {shown(value)}{_way(hint)}")

@@ -32,7 +32,7 @@ def mask(play: Play, available: Iterable[Arm]) -> Any:
     """The `available` arms as a mask (arms), without those that are retired."""
     k, names = play.policy.arms, _names(play)
     result = np.zeros(k, np.bool_)
-    listed = entries("available", available, "a list of arms", "such as [0, 2]")
+    listed = entries("available", available, "list arms such as [0, 2]")
     arms = [arm_index("available", arm, k, names) for arm in listed]
     result[arms] = play.usable[arms]
     if not result.any():
@@ -122,12 +122,12 @@ def open_ticket(play: Play, ticket: object) -> int:
 
 def batch(play: Play, rewards: Any) -> dict[int, float]:
     """The rewards of a batch by their tickets' numbers, in order."""
-    wanted = "a list of pairs of a ticket and its reward"
+    wanted = "list pairs of a ticket and its reward"
     listed = entries("rewards", rewards, wanted)
     try:
         pairs = [(ticket, reward) for ticket, reward in listed]
     except Exception as error:  # no pairs, or objects of somebody's own
-        raise InvalidType(f"rewards must be {wanted}, got {shown(rewards)}") from error
+        raise InvalidType(f"rewards must {wanted}, got {shown(rewards)}") from error
     found: dict[int, float] = {}
     for place, (ticket, reward) in enumerate(pairs):
         try:

@@ -193,9 +193,9 @@ def _check_share(argument: str, value: object) -> float:
 
 
 def _listed(argument: str, values: Any) -> list[Any]:
-    wanted = 'a list such as ["north", "south"]'
+    wanted = 'be a list such as ["north", "south"]'
     if isinstance(values, Mapping):
-        raise InvalidType(f"{argument} must be {wanted}, got {shown(values)}")
+        raise InvalidType(f"{argument} must {wanted}, got {shown(values)}")
     return entries(argument, values, wanted)
 
 

@@ -308,7 +308,7 @@ def check_code(system: LinearGaussianSystem, code: Sequence[int]) -> tuple[int, 
 
 def check_sequence(system: LinearGaussianSystem, arms: Iterable[int], name: str) -> tuple[int, ...]:
     """`arms` as a tuple of arms of the system."""
-    found = entries(name, arms, "a sequence of arms", "such as (0, 1)")
+    found = entries(name, arms, "be a sequence of arms", "such as (0, 1)")
     return tuple(check_arm(system, arm, f"every arm of {name}") for arm in found)
 
 

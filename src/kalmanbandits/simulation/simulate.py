@@ -255,7 +255,7 @@ def check_checkpoints(checkpoints: int | Sequence[int], rounds: int) -> Counts:
         whole("checkpoints", count, 1, "trace=True keeps every round", below=MOST_CHECKPOINTS + 1)
         # Integer arithmetic: the same points on every machine.
         return np.array([rounds * (i + 1) // count for i in range(count)], np.int64)
-    listed = entries("checkpoints", checkpoints, "a number or a list of rounds")
+    listed = entries("checkpoints", checkpoints, "be a number or a list of rounds")
     points = np.array([whole("checkpoints", point, 1, below=2**63) for point in listed], np.int64)
     if points.size == 0 or (np.diff(points) <= 0).any() or points[-1] > rounds:
         raise InvalidArgument(

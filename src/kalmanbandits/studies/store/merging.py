@@ -33,7 +33,7 @@ def merge_stores(folders: Sequence[str | PathLike[str]], out: str | PathLike[str
     Results
         Complete when together they hold every run; otherwise running the study into the folder goes on.
     """
-    given = entries("folders", folders, "a list of stores", "two or more")
+    given = entries("folders", folders, "be a list of stores", "two or more")
     places = [file_path(f"folders[{i}]", folder) for i, folder in enumerate(given)]
     goal = None if out is None else file_path("out", out)
     stores = [Store.at(place) for place in places]
