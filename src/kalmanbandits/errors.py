@@ -79,7 +79,10 @@ def whole(name: str, value: object, at_least: int, hint: str = "", *, below: int
     """
     if isinstance(value, (bool, np.bool_, np.timedelta64)) or not isinstance(value, numbers.Integral):
         raise InvalidType(f"{name} must be an integer, got {shown(value)}{_way(hint)}")
-    number = int(value)
+    try:
+        number = int(value)
+    except Exception as error:  # an object of somebody's own
+        raise InvalidType(f"{name} must be an integer, got {shown(value)}: {error}{_way(hint)}") from error
     if number < at_least:
         raise InvalidArgument(f"{name} must be at least {at_least}, got {shown(number)}{_way(hint)}")
     if number >= below:
@@ -126,6 +129,8 @@ def real(name: str, value: object, hint: str = "", *, largest: float = math.inf)
         raise InvalidArgument(
             f"{name} must be below 1.8e308 in size, got a larger integer{_way(hint)}"
         ) from None
+    except Exception as error:  # an object of somebody's own
+        raise InvalidType(f"{name} must be a number, got {shown(value)}: {error}{_way(hint)}") from error
     if not math.isfinite(number):
         raise InvalidArgument(f"{name} must be finite, got {number}{_way(hint)}")
     if abs(number) > largest:
@@ -278,15 +283,20 @@ def floats(value: object) -> Array:
     array([[nan,  2.],
            [ 3.,  4.]])
     """
-    given = np.asarray(_unmasked(value))
-    if given.dtype.kind not in "biufO":
-        raise TypeError(f"entries of type {given.dtype}")
-    if given.dtype.kind == "O":
-        for entry in given.flat:
-            if isinstance(entry, (str, bytes, complex)):
-                raise TypeError(f"the entry {shown(entry)}")
-    with np.errstate(over="ignore"):  # of more than 64 bits: infinite then
-        return np.array(given, dtype=np.float64, order="C")
+    try:
+        given = np.asarray(_unmasked(value))
+        if given.dtype.kind not in "biufO":
+            raise TypeError(f"entries of type {given.dtype}")
+        if given.dtype.kind == "O":
+            for entry in given.flat:
+                if isinstance(entry, (str, bytes, complex)):
+                    raise TypeError(f"the entry {shown(entry)}")
+        with np.errstate(over="ignore"):  # of more than 64 bits: infinite then
+            return np.array(given, dtype=np.float64, order="C")
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        raise
+    except Exception as error:  # of an object of somebody's own
+        raise TypeError(str(error)) from error
 
 
 def _unmasked(value: object) -> object:
@@ -348,6 +358,36 @@ def truth(name: str, value: object, hint: str = "") -> bool:
     return bool(value)
 
 
+def entries(name: str, value: Any, wanted: str, hint: str = "") -> list[Any]:
+    """What a list or anything else of that kind holds; texts are refused.
+
+    Parameters
+    ----------
+    name, value, hint
+        As for `real`.
+    wanted : str
+        What it must be or do, in words.
+
+    Returns
+    -------
+    list
+        The entries, in their order.
+
+    Examples
+    --------
+    >>> entries("code", 3, "be a sequence of arms", "such as (0, 1)")
+    Traceback (most recent call last):
+    kalmanbandits.errors.InvalidType: code must be a sequence of arms, got 3 (such as (0, 1))
+    """
+    try:
+        if not isinstance(value, (str, bytes)):
+            return list(value)
+        reason = None
+    except Exception as error:  # it has none, or is an object of somebody's own that fails
+        reason = error
+    raise InvalidType(f"{name} must {wanted}, got {shown(value)}{_way(hint)}") from reason
+
+
 def texts(name: str, value: object, hint: str = "") -> list[str]:
     """`value` as a list of strings; one string by itself is refused.
 
@@ -367,12 +407,7 @@ def texts(name: str, value: object, hint: str = "") -> list[str]:
     Traceback (most recent call last):
     kalmanbandits.errors.InvalidType: columns must be a list of names, got 'price'
     """
-    try:
-        found: list[object] = [None]
-        if not isinstance(value, (str, bytes)):
-            found = list(value)  # type: ignore[call-overload]
-    except TypeError:
-        found = [None]
+    found = entries(name, value, "be a list of names", hint)
     given = [item for item in found if isinstance(item, str)]
     if len(given) < len(found):
         raise InvalidType(f"{name} must be a list of names, got {shown(value)}{_way(hint)}")

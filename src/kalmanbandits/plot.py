@@ -158,7 +158,7 @@ def _column(kept: object, name: str) -> Any:
     if hasattr(kept, "__getitem__") and not isinstance(kept, str):
         try:
             return np.asarray(kept[name])
-        except (KeyError, ValueError, IndexError, TypeError):
+        except Exception:  # there is none, or what it holds is of somebody's own and fails
             return None
     found = getattr(kept, name, None)
     return None if found is None else np.asarray(found)

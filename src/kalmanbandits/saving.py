@@ -117,8 +117,8 @@ def _read(path: Any, file: Any) -> Saved:
             raise FileFormatError(f"{path} is a ZIP archive, but not a saved agent")
         if header["format"] != FORMAT:
             raise FileFormatError(
-                f"{path} has format {header['format']}, this version reads {FORMAT} "
-                f"(it was written by kalmanbandits {header['versions']['kalmanbandits']})"
+                f"{path} has format {shown(header['format'])}, this version reads {FORMAT} "
+                f"(it was written by kalmanbandits {shown(header['versions']['kalmanbandits'])})"
             )
         spec = _described(path, header["policy"])
         memory = _read_fields(path, archive, spec, size)
@@ -143,7 +143,7 @@ def _member(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
 def _described(path: object, policy: dict[str, Any]) -> Spec:
     if policy["policy"] not in Spec.known:
         raise FileFormatError(
-            f"{path} is of a policy that is not known here, {policy['policy']!r} "
+            f"{path} is of a policy that is not known here, {shown(policy['policy'])} "
             "(one of your own: import the file that defines it first)"
         )
     return Spec.from_dict(policy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -307,3 +308,21 @@ def test_scratch_is_not_copied():
         covered = any(span.start <= offset < span.stop for span in spans)
         assert covered != name.startswith("work_")
     assert lasting(kb.UCB(arms=3).dtype()) == [slice(0, kb.UCB(arms=3).dtype().itemsize)]
+
+
+def test_a_clock_that_is_wrong_by_thousands_of_years_leaves_what_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal could not be opened again: no calendar has such a time."""
+    saved, folder = tmp_path / "saved", tmp_path / "journal"
+    alone = kb.Agent(kb.UCB(arms=2), ticket_timeout=10.0, history=True)
+    with kb.Agent.open(folder, kb.UCB(arms=2), ticket_timeout=10.0) as agent:
+        for wrong in (1e12, 1e19, 1e300, float("inf"), 0.0):
+            monkeypatch.setattr("time.time", lambda wrong=wrong: wrong)
+            for each in (agent, alone):
+                each.tell(each.ask(), 1.0)
+                assert len(each.history.rows) == each.rounds
+    alone.save(saved)
+    assert kb.Agent.load(saved).rounds == 5
+    with kb.Agent.open(folder) as agent:
+        assert agent.rounds == 5

@@ -1,4 +1,4 @@
-"""Give every argument of every public callable bad values of thirty kinds, one at a time.
+"""Give every argument of every public callable bad values of forty kinds, one at a time.
 
     python bad_inputs.py FIRST FOLDER
 
@@ -48,6 +48,38 @@ class Foreign:
     """An object of somebody else."""
 
 
+class Raising:
+    """An object whose own code fails whatever it is taken for."""
+
+    def __float__(self) -> float:
+        raise RuntimeError("no number")
+
+    def __array__(self, *_: object, **__: object) -> Any:
+        raise RuntimeError("no array")
+
+    def __iter__(self) -> Iterator[Any]:
+        raise RuntimeError("no list")
+
+    def __fspath__(self) -> str:
+        raise RuntimeError("no path")
+
+
+class RaisingFloat(float):
+    """A number that cannot be converted to one."""
+
+    def __float__(self) -> float:
+        raise RuntimeError("no number")
+
+
+class RaisingInt(int):
+    """The same for integers."""
+
+    def __int__(self) -> int:
+        raise RuntimeError("no number")
+
+    __float__ = RaisingFloat.__float__
+
+
 class Unprintable:
     """An object that cannot even be shown."""
 
@@ -63,6 +95,8 @@ def nested(depth: int) -> list[Any]:
     return found
 
 
+itself: list[Any] = []
+itself.append(itself)
 BAD: dict[str, Any] = {
     "wrong type": "x",
     "NaN": math.nan,
@@ -95,6 +129,15 @@ BAD: dict[str, Any] = {
     "1e308": 1e308,
     "tiny": 5e-324,
     "unprintable": Unprintable(),
+    "no dimensions": np.array(1.0),
+    "text without dimensions": np.array("x"),
+    "a span of time": np.timedelta64(1, "D"),
+    "masked constant": np.ma.masked,
+    "raising": Raising(),
+    "raising float": RaisingFloat(1.0),
+    "raising integer": RaisingInt(1),
+    "raising within": [Raising(), Raising()],
+    "itself": itself,
 }
 STUDY = 'rounds=10\nruns=1\n[[systems]]\nfamily="rotation"\ntheta=1\n[[policies]]\npolicy="UCB"'
 

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import math
+import os
 import shutil
 import sqlite3
 import struct
 import zipfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -32,6 +36,20 @@ TEXTS = [
     b"99999999999999999999",
     b"true",
     b"\xff\xfe",
+]
+
+# What stands where a document had something else.
+VALUES = [None, True, -1, 0, 2**62, 10**30, 1.5, math.nan, math.inf, "", "x", "\x1b[31m<script>", "x" * 9999]
+VALUES += [[], [[]], ["x"], [None], {}, {"x": 1}]
+# What stands where a file was.
+STANDINS: list[Callable[[Path], object]] = [
+    lambda path: None,
+    os.mkfifo,
+    Path.mkdir,
+    lambda path: path.symlink_to("/dev/zero"),
+    lambda path: path.symlink_to(path.name),
+    lambda path: path.symlink_to("nowhere"),
+    lambda path: (path.touch(), os.truncate(path, 1 << 40)),
 ]
 
 fractions = st.floats(0, 1, exclude_max=True)
@@ -77,6 +95,25 @@ def damaged(content: bytes, damage: list[tuple[str, float, int]]) -> bytes:
     return bytes(result)
 
 
+def damaged_document(content: bytes, where: float, what: int) -> bytes:
+    """A document of JSON in which another value stands somewhere."""
+    document = json.loads(content)
+    places = list(_places(document))
+    if places:
+        inside, key = places[int(where * len(places))]
+        inside[key] = VALUES[what % len(VALUES)]
+    return json.dumps(document).encode()
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Everything in a document, as what holds it and its key there."""
+    for key in (
+        list(value) if isinstance(value, dict) else range(len(value) if isinstance(value, list) else 0)
+    ):
+        yield value, key
+        yield from _places(value[key])
+
+
 def damaged_archive(content: bytes, where: float, damage: list[tuple[str, float, int]]) -> bytes:
     """A ZIP archive of which one member was damaged, with the checksums of the new content."""
     result = io.BytesIO()
@@ -85,8 +122,17 @@ def damaged_archive(content: bytes, where: float, damage: list[tuple[str, float,
         chosen = names[int(where * len(names))]
         for name in names:
             inside = old.read(name)
-            new.writestr(name, damaged(inside, damage) if name == chosen else inside)
+            if name == chosen:
+                inside = _damaged_member(name, inside, damage)
+            new.writestr(name, inside)
     return result.getvalue()
+
+
+def _damaged_member(name: str, content: bytes, damage: list[tuple[str, float, int]]) -> bytes:
+    kind, where, what = damage[0]
+    if name.endswith(".json") and kind in ("flip", "zero", "repeat"):
+        return damaged_document(content, where, what)
+    return damaged(content, damage)
 
 
 def damage_database(path: Path, where: float, damage: list[tuple[str, float, int]]) -> None:
@@ -127,8 +173,11 @@ def damage_files(folder: Path, damage: tuple[float, bool, float, list[tuple[str,
             damage_database(path, part, what)
     elif inside and zipfile.is_zipfile(path):
         path.write_bytes(damaged_archive(content, part, what))
+    elif inside and path.suffix == ".json":
+        path.write_bytes(_damaged_member(path.name, content, what))
     elif what[0][0] == "drop" and part < 0.2:
         path.unlink()
+        STANDINS[what[0][2] % len(STANDINS)](path)
     else:
         path.write_bytes(damaged(content, what))
 

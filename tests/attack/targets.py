@@ -258,11 +258,11 @@ def commands(folder: Path, seed: int) -> Target:
     os.chdir(folder)
     things = st.sampled_from([*contents, "store", "nothing", ".", "", "/dev/null", "-", "--", "study.toml/x"])
     verbs = st.sampled_from(
-        ["run", "report", "check", "list", "backtest", "fit", "", "-h", "--version", "rnu"]
+        ["run", "report", "check", "list", "backtest", "fit", "plan", "merge", "", "-h", "--version", "rnu"]
     )
-    values = st.sampled_from(
-        ["1", "0", "-1", "x", "", "2", "1e3", "nan", "UCB", "UCB,,x", "a,b", ";", "rotation", "theta=1"]
-    )
+    words = ["1", "0", "-1", "x", "", "2", "1e3", "nan", "UCB", "UCB,,x", "a,b", ";", "rotation", "theta=1"]
+    words += ["1/2", "2/1", "moments", "time,a,b", "9" * 30, "time", "theta=9**9**9", "\x1b[31m", "local:0"]
+    values = st.sampled_from(words)
     options = [
         "--out",
         "--seed",
@@ -273,7 +273,8 @@ def commands(folder: Path, seed: int) -> Target:
         "--policies",
         "--dimensions",
     ]
-    options += ["--fresh", "--quick", "--import", "--backend", "--nonsense", "--runs", "--jobs"]
+    options += ["--fresh", "--quick", "--import", "--backend", "--nonsense", "--runs", "--jobs", "--keep"]
+    options += ["--shard", "--first-run", "--index", "--drop", "--log", "--available", "--minimize", "--fit"]
     pair = st.tuples(st.sampled_from(options), values | things).map(list)
     arguments = st.tuples(verbs, st.lists(things, max_size=2), st.lists(pair, max_size=3))
 

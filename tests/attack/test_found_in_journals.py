@@ -15,6 +15,7 @@ import pytest
 
 import kalmanbandits as kb
 from kalmanbandits.agent import database
+from kalmanbandits.agent.records import packed
 from kalmanbandits.errors import FileFormatError, JournalError
 
 POLICY = kb.UCB(arms=2)
@@ -232,3 +233,58 @@ def test_a_schema_whose_message_is_not_utf8_is_damage(journal):
     with pytest.raises(FileFormatError, match="damaged"):
         kb.Agent.open(journal, POLICY)
     assert picture(journal)[database.FILE] == before[database.FILE]
+
+
+def changed(folder: Path, *statements: str) -> None:
+    """Change a journal with a tool of SQLite's own."""
+    with contextlib.closing(sqlite3.connect(folder / "journal.sqlite")) as db, db:
+        for statement in statements:
+            db.execute(statement)
+
+
+COUNTERS = {
+    "the snapshot of no event as that of the last": ["UPDATE snapshot SET event = 6"],
+    "a snapshot far behind": ["UPDATE snapshot SET event = {0}", "UPDATE sqlite_sequence SET seq = {0}"],
+    "a counter that has gone back": ["UPDATE sqlite_sequence SET seq = 2"],
+}
+
+
+@pytest.mark.parametrize("number", [9223372036854775000, 2**63 - 1])
+@pytest.mark.parametrize("kind", COUNTERS)
+def test_a_number_of_events_that_is_not_so(kind: str, number: int, journal: Path) -> None:
+    """Acknowledged rounds were gone without a word, or the next call failed with an error of `struct`."""
+    changed(journal, *(statement.format(number) for statement in COUNTERS[kind]))
+    before = picture(journal)
+    with pytest.raises(FileFormatError, match=r"journal\.sqlite is damaged: it"):
+        kb.Agent.open(journal)
+    assert picture(journal) == before
+
+
+def test_a_snapshot_of_an_earlier_version_does_not_say_after_which_event_it_was_made(journal: Path) -> None:
+    with contextlib.closing(sqlite3.connect(journal / "journal.sqlite")) as db, db:
+        play = kb.Agent(POLICY)._play
+        db.execute("UPDATE snapshot SET agent = ?", (packed(play),))
+    with kb.Agent.open(journal) as agent:
+        assert agent.rounds == 3
+
+
+def test_texts_that_are_not_utf8_are_damage(journal: Path) -> None:
+    changed(journal, "UPDATE event SET kind = CAST(x'ff' AS TEXT) WHERE id = 3")
+    with pytest.raises(FileFormatError, match="is damaged: Could not decode"):
+        kb.Agent.open(journal)
+
+
+def test_facts_of_any_length_do_not_fill_the_screen(journal: Path) -> None:
+    changed(journal, "UPDATE journal SET value = hex(zeroblob(1000000)) WHERE name = 'format'")
+    with pytest.raises(FileFormatError, match="has journal format '000") as caught:
+        kb.Agent.open(journal)
+    assert len(str(caught.value)) < 1000
+
+
+def test_a_wal_that_is_larger_than_the_memory(journal: Path) -> None:
+    """It was read as a whole."""
+    wal = journal / "journal.sqlite-wal"
+    wal.write_bytes(struct.pack(">2I", 0x377F0682, 3007000))
+    os.truncate(wal, 1 << 42)
+    with pytest.raises(FileFormatError, match="-wal is damaged at byte 0"):
+        kb.Agent.open(journal)

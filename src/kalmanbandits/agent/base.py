@@ -18,7 +18,7 @@ from kalmanbandits.agent.explanation import Explanation, explain
 from kalmanbandits.agent.history import History
 from kalmanbandits.agent.journal import Journal
 from kalmanbandits.agent.play import Play
-from kalmanbandits.agent.records import packed, restore
+from kalmanbandits.agent.records import LATEST, packed, restore
 from kalmanbandits.agent.settings import Arm
 from kalmanbandits.agent.tickets import Ticket
 from kalmanbandits.errors import InvalidArgument, RoundError
@@ -282,9 +282,9 @@ class _Lost:
 
 
 def _time_after(play: Play) -> float:
-    """The time, which never goes back."""
+    """The time, which never goes back, nor beyond what is read again."""
     now, last = time.time(), play.time
-    return last if now < last else now
+    return last if now < last else now if now < LATEST else LATEST
 
 
 def _unpickled(cls: type[AgentBase], content: bytes) -> AgentBase:

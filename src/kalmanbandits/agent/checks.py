@@ -13,7 +13,15 @@ from kalmanbandits.agent.play import Play
 from kalmanbandits.agent.records import check_reward
 from kalmanbandits.agent.settings import Arm, arm_index, check_feasible, check_name
 from kalmanbandits.agent.tickets import Ticket
-from kalmanbandits.errors import InvalidArgument, InvalidType, KalmanBanditsError, RoundError, shown, whole
+from kalmanbandits.errors import (
+    InvalidArgument,
+    InvalidType,
+    KalmanBanditsError,
+    RoundError,
+    entries,
+    shown,
+    whole,
+)
 from kalmanbandits.policies.spec import Spec
 from kalmanbandits.systems.replay import check_replay
 
@@ -24,14 +32,8 @@ def mask(play: Play, available: Iterable[Arm]) -> Any:
     """The `available` arms as a mask (arms), without those that are retired."""
     k, names = play.policy.arms, _names(play)
     result = np.zeros(k, np.bool_)
-    if isinstance(available, (str, bytes)):
-        raise InvalidType(f"available must list arms such as [0, 2], got {shown(available)}")
-    try:
-        arms = [arm_index("available", arm, k, names) for arm in available]
-    except TypeError as error:
-        if isinstance(error, InvalidType):
-            raise
-        raise InvalidType(f"available must list arms such as [0, 2], got {shown(available)}") from error
+    listed = entries("available", available, "list arms such as [0, 2]")
+    arms = [arm_index("available", arm, k, names) for arm in listed]
     result[arms] = play.usable[arms]
     if not result.any():
         retired = "only retired ones" if arms else "none"
@@ -120,12 +122,12 @@ def open_ticket(play: Play, ticket: object) -> int:
 
 def batch(play: Play, rewards: Any) -> dict[int, float]:
     """The rewards of a batch by their tickets' numbers, in order."""
+    wanted = "list pairs of a ticket and its reward"
+    listed = entries("rewards", rewards, wanted)
     try:
-        pairs = [(ticket, reward) for ticket, reward in rewards]
-    except (TypeError, ValueError) as error:
-        raise InvalidType(
-            f"rewards must list pairs of a ticket and its reward, got {shown(rewards)}"
-        ) from error
+        pairs = [(ticket, reward) for ticket, reward in listed]
+    except Exception as error:  # no pairs, or objects of somebody's own
+        raise InvalidType(f"rewards must {wanted}, got {shown(rewards)}") from error
     found: dict[int, float] = {}
     for place, (ticket, reward) in enumerate(pairs):
         try:

@@ -32,7 +32,7 @@ from kalmanbandits.agent.beside import APPLICATION, ENDINGS
 from kalmanbandits.agent.events import CHOICES, ENDS, KINDS, REWARDED, Event
 from kalmanbandits.agent.schema import SCHEMA, check_schema
 from kalmanbandits.durability import flush_folder
-from kalmanbandits.errors import FileFormatError, JournalError
+from kalmanbandits.errors import FileFormatError, JournalError, shown
 
 FILE = "journal.sqlite"
 FORMAT = 2  # 1 was a log of its own, see `old_journal`
@@ -40,6 +40,8 @@ UNFINISHED = ".new-"  # begins the name of a journal that is being made
 PAGE = 1024  # bytes; a commit writes whole pages, and an event has some 50 bytes
 CHECKPOINT = 4000  # pages of the -wal file after which they go into the database
 PATIENCE = 30.0  # seconds for other processes to finish what they write
+FACTS = ("format", "id", "founded", "version")  # that a journal says of itself
+MOST = 2**62  # events
 NO_ROOM = 10**9  # bytes of a snapshot that SQLite refuses
 
 CODES = {word: kind for kind, word in KINDS.items()}
@@ -108,9 +110,10 @@ def connect(path: Path, fsync: bool) -> sqlite3.Connection:
         found = facts(db)
         if found.get("format") != FORMAT:
             raise FileFormatError(
-                f"{path} has journal format {found.get('format')}, this version reads {FORMAT} "
-                f"(it was made by kalmanbandits {found.get('version')})"
+                f"{path} has journal format {shown(found.get('format'))}, this version reads {FORMAT} "
+                f"(it was made by kalmanbandits {shown(found.get('version'))})"
             )
+        _check_counter(path, db)
         (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":
             raise JournalError(f"the journal at {path} cannot be shared: SQLite has no WAL there, but {mode}")
@@ -119,6 +122,18 @@ def connect(path: Path, fsync: bool) -> sqlite3.Connection:
         db.close()
         raise
     return db
+
+
+def _check_counter(path: Path, db: sqlite3.Connection) -> None:
+    """Refuse a counter that stands before the last event: those behind it would be forgotten."""
+    newest, counted = db.execute(
+        "SELECT (SELECT max(id) FROM event), (SELECT max(seq) FROM sqlite_sequence WHERE name = 'event')"
+    ).fetchone()
+    if newest is not None and type(counted) is int and counted < newest:
+        raise FileFormatError(
+            f"{path} is damaged: it says that {counted} events happened, and holds event {newest} "
+            "(bring it back from a copy)"
+        )
 
 
 def only_to_read(path: Path) -> sqlite3.Connection:
@@ -154,7 +169,7 @@ def _open(path: Path, mode: str) -> sqlite3.Connection:
 
 def facts(db: sqlite3.Connection) -> dict[str, Any]:
     """What the journal says of itself."""
-    return dict(db.execute("SELECT name, value FROM journal"))
+    return dict(db.execute(f"SELECT name, value FROM journal WHERE name IN {FACTS}"))
 
 
 def checksum_seed(db: sqlite3.Connection) -> int:
@@ -220,7 +235,7 @@ def newest_snapshot(db: sqlite3.Connection) -> int:
 def read_snapshot(path: Path, db: sqlite3.Connection) -> tuple[int, bytes]:
     """The newest snapshot, and the event up to which it knows."""
     row = db.execute("SELECT event, agent FROM snapshot ORDER BY event DESC LIMIT 1").fetchone()
-    if row is None or type(row[1]) is not bytes:
+    if row is None or type(row[1]) is not bytes or not 0 <= row[0] <= MOST:
         raise FileFormatError(f"{path} is damaged: it has no snapshot (bring it back from a copy)")
     return row[0], row[1]
 
@@ -253,7 +268,8 @@ def primary(error: sqlite3.Error) -> int:
 def translated(path: object, what: str, error: sqlite3.Error) -> JournalError | FileFormatError:
     """An error of SQLite in our words."""
     code = primary(error)
-    if code in DAMAGED:
+    unreadable = not code and "decode" in str(error)  # a text that is not UTF-8, says Python and not SQLite
+    if code in DAMAGED or unreadable:
         return FileFormatError(f"{path} is damaged: {error} (bring it back from a copy)")
     found = JournalError(f"the journal at {path} {what}: {error}")
     found.errno = NUMBERS.get(code, errno.EIO)

@@ -37,8 +37,8 @@ def open_journal(
 
     `given` are the policy, the seed and the settings that a person gave: they must be those of the journal.
     """
-    refuse_network(folder)
     try:
+        refuse_network(folder)
         if not os.path.lexists(folder / database.FILE):
             _begin(folder, fresh)
         play: Play = Play.__new__(Play)  # the journal says what it is
@@ -75,7 +75,7 @@ def _begin(folder: Path, fresh: Play | None) -> None:
         restore(play, folder, saved)
         for event in since:
             follow(play, folder, event)
-        database.create(folder, play.founded, packed(play))
+        database.create(folder, play.founded, packed(play, 0))
         return
     if foreign:
         raise FileFormatError(
@@ -84,4 +84,4 @@ def _begin(folder: Path, fresh: Play | None) -> None:
         )
     if fresh is None:
         raise InvalidArgument(f"policy must be given: there is no journal at {folder} yet")
-    database.create(folder, fresh.founded, packed(fresh))
+    database.create(folder, fresh.founded, packed(fresh, 0))

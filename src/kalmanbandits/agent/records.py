@@ -27,6 +27,7 @@ from kalmanbandits.saving import Saved
 
 MOST = 2**62  # rounds, seeds of streams, and what else is counted
 FOUNDED = "founded"
+EVENT = "event"
 LATEST = 2.5e11  # seconds since 1970: about the year 9900, the end of the calendar
 
 
@@ -72,10 +73,11 @@ def check_reward(reward: object, hint: str) -> float:
     return real("reward", reward, hint, largest=LARGEST)
 
 
-def packed(play: Play) -> bytes:
-    """A save file from which `restore` continues."""
+def packed(play: Play, event: int | None = None) -> bytes:
+    """A save file from which `restore` continues; that of a journal says after which event it was made."""
     play.work()
-    position = {
+    position: dict[str, Any] = {} if event is None else {EVENT: event}
+    position |= {
         "seed": play.seed,
         "rounds": play.rounds,
         "open": -1 if play.open is None else play.open,

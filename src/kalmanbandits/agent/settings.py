@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from kalmanbandits.errors import InvalidArgument, InvalidType, nearest, real, shown, truth, whole
+from kalmanbandits.errors import InvalidArgument, InvalidType, entries, nearest, real, shown, truth, whole
 
 Arm = int | str  # an arm as people give it: its index, or its name where the arms have names
 Shares = float | Mapping[Arm, float]
@@ -100,7 +100,7 @@ def check_settings(
 def given_settings(**values: object) -> dict[str, Any]:
     """Those that a person gave, each of which can be read more than once."""
     given = {name: value for name, value in values.items() if value is not None}
-    return {name: list(value) if isinstance(value, Iterator) else value for name, value in given.items()}
+    return {k: _listed(k, value) if isinstance(value, Iterator) else value for k, value in given.items()}
 
 
 def check_feasible(settings: Settings, k: int) -> None:
@@ -193,14 +193,10 @@ def _check_share(argument: str, value: object) -> float:
 
 
 def _listed(argument: str, values: Any) -> list[Any]:
-    if isinstance(values, (str, bytes, Mapping)):
-        raise InvalidType(f'{argument} must be a list such as ["north", "south"], got {shown(values)}')
-    try:
-        return list(values)
-    except TypeError:
-        raise InvalidType(
-            f'{argument} must be a list such as ["north", "south"], got {shown(values)}'
-        ) from None
+    wanted = 'be a list such as ["north", "south"]'
+    if isinstance(values, Mapping):
+        raise InvalidType(f"{argument} must {wanted}, got {shown(values)}")
+    return entries(argument, values, wanted)
 
 
 def _with_text(share: float | dict[int, float] | None) -> Any:

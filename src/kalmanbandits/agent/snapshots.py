@@ -31,7 +31,7 @@ class Snapshots:
         """Write one, in a transaction that others wait for."""
         self.newest = max(self.newest, database.newest_snapshot(db))  # another process's, perhaps
         if self.due(play, last):
-            database.write_snapshot(db, last, packed(play))
+            database.write_snapshot(db, last, packed(play, last))
             self._forget(db, play, last)
 
     def taken(self, play: Play, last: int) -> None:

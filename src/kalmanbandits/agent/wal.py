@@ -12,13 +12,15 @@ the file of another database: SQLite would write it into this one.
 
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from kalmanbandits.agent.beside import APPLICATION
+from kalmanbandits.durability import open_regular
 from kalmanbandits.errors import FileFormatError
 
 HEADER, FRAME = struct.Struct(">8I"), struct.Struct(">6I")
@@ -29,25 +31,32 @@ MAGIC = (0x377F0682, 0x377F0683)  # its last bit: whether checksums are of big-e
 def check_wal(path: Path) -> None:
     """Refuse a `-wal` file with damage before its last commit. No process may be writing it."""
     try:
-        content = path.read_bytes()
+        with os.fdopen(open_regular(path), "rb") as file:
+            _check(path, file)
     except FileNotFoundError:
         return
-    if len(content) < HEADER.size + FRAME.size:
+
+
+def _check(path: Path, file: BinaryIO) -> None:
+    length = os.fstat(file.fileno()).st_size
+    if length < HEADER.size + FRAME.size:
         return  # nothing was ever committed to it
-    magic, _, page, _, *salt, first, second = HEADER.unpack_from(content)
+    header = file.read(HEADER.size)
+    magic, _, page, _, *salt, first, second = HEADER.unpack(header)
     order = ">u4" if magic & 1 else "<u4"
     size = FRAME.size + page
-    sums = _sums(content[:24], order, (0, 0))
+    sums = _sums(header[:24], order, (0, 0))
     if magic not in MAGIC or (first, second) != sums or not 512 <= page <= 65536:
         raise _damaged(path, 0)
     broken, commits = None, 0  # the first frame that does not check; commits from there on
-    for place in range(HEADER.size, len(content) - size + 1, size):
-        number, commit, *frame_salt, first, second = FRAME.unpack_from(content, place)
+    for place in range(HEADER.size, length - size + 1, size):
+        frame = file.read(size)
+        number, commit, *frame_salt, first, second = FRAME.unpack_from(frame)
         if broken is None:
-            sums = _sums(content[place : place + 8], order, sums)
-            sums = _sums(content[place + FRAME.size : place + size], order, sums)
+            sums = _sums(frame[:8], order, sums)
+            sums = _sums(frame[FRAME.size :], order, sums)
             if frame_salt == salt and (first, second) == sums:
-                if number == 1 and not content.startswith(MARK, place + FRAME.size + MARK_AT):
+                if number == 1 and not frame.startswith(MARK, FRAME.size + MARK_AT):
                     raise FileFormatError(f"{path} belongs to another database (move it away)")
                 continue
             broken = place

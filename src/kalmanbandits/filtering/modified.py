@@ -23,12 +23,11 @@ from kalmanbandits.errors import (
     LARGEST,
     Array,
     InvalidArgument,
-    InvalidType,
     array,
+    entries,
     instance,
     one_of,
     real,
-    shown,
     whole,
 )
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system, covariance
@@ -309,9 +308,8 @@ def check_code(system: LinearGaussianSystem, code: Sequence[int]) -> tuple[int, 
 
 def check_sequence(system: LinearGaussianSystem, arms: Iterable[int], name: str) -> tuple[int, ...]:
     """`arms` as a tuple of arms of the system."""
-    if not isinstance(arms, Iterable) or getattr(arms, "ndim", 1) == 0:
-        raise InvalidType(f"{name} must be a sequence of arms, got {shown(arms)} (such as (0, 1))")
-    return tuple(check_arm(system, arm, f"every arm of {name}") for arm in arms)
+    found = entries(name, arms, "be a sequence of arms", "such as (0, 1)")
+    return tuple(check_arm(system, arm, f"every arm of {name}") for arm in found)
 
 
 def check_modified(modified: object) -> ModifiedFilter:

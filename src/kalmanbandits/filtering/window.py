@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kalmanbandits.errors import Array, InvalidArgument, array
+from kalmanbandits.errors import LARGEST, Array, InvalidArgument, array, real
 from kalmanbandits.filtering.modified import ModifiedFilter, check_arm, check_code, check_modified
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
@@ -57,7 +57,9 @@ class WindowPredictor:
         float
             G'Ξ.
         """
-        return float(self.coefficients @ array("rewards", rewards, (len(self.code),)))
+        found = array("rewards", rewards, (len(self.code),))
+        real("every reward", np.abs(found).max(), largest=LARGEST)
+        return float(self.coefficients @ found)
 
     @property
     def mean_square(self) -> float:

@@ -81,9 +81,13 @@ def _unasked_seed(random: np.random.Generator) -> int:
 
 def _arm(action: Any, space: Any) -> int:
     """The arm that an action means, of a `Discrete` space."""
-    if not space.contains(action):
-        raise InvalidArgument(f"action must be an arm from 0 to {space.n - 1}, got {shown(action)}")
-    return int(action)
+    try:
+        if not isinstance(action, np.timedelta64) and space.contains(action):  # NumPy takes it for an integer
+            return int(action)
+        reason = None
+    except Exception as error:  # of an object of somebody's own
+        reason = error
+    raise InvalidArgument(f"action must be an arm from 0 to {space.n - 1}, got {shown(action)}") from reason
 
 
 class LinearGaussianBandit(gymnasium.Env[Array, Any]):
@@ -306,7 +310,7 @@ class LinearGaussianBanditVector(VectorEnv[Array, Any, Array]):
             raise InvalidArgument(
                 "options must not hold 'reset_mask' (the episodes of these environments end together)"
             )
-        if isinstance(seed, (list, tuple, np.ndarray)):
+        if isinstance(seed, (list, tuple)) or (isinstance(seed, np.ndarray) and seed.ndim > 0):
             if len(seed) != n:
                 raise InvalidArgument(f"seed must hold {n} seeds, one for each environment, got {len(seed)}")
             first, seeds = None, [_seed(one) for one in seed]
@@ -346,7 +350,7 @@ class LinearGaussianBanditVector(VectorEnv[Array, Any, Array]):
         k = self.system.arms
         try:
             arms = np.asarray(actions)
-        except ValueError:  # lists of unequal length, or too deep
+        except Exception:  # lists of unequal length, or too deep; objects of somebody's own
             arms = np.empty(0)
         if arms.shape != (n,) or arms.dtype.kind not in "iu" or bool(((arms < 0) | (arms >= k)).any()):
             raise InvalidArgument(f"actions must be {n} arms from 0 to {k - 1}, got {shown(actions)}")

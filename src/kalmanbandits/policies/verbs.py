@@ -27,7 +27,7 @@ from numba.core import types
 from numba.extending import lower_builtin, type_callable
 
 from kalmanbandits.compilation import entry, jit, note_foreign_kernel, routine
-from kalmanbandits.errors import Array, InvalidArgument, function, instance, shown
+from kalmanbandits.errors import Array, InvalidArgument, InvalidType, function, instance, shown
 from kalmanbandits.numba_internals.records import SizedRecord
 from kalmanbandits.streams import TIES, word
 
@@ -106,7 +106,9 @@ def register_kernel(
     instance("name", name, str)
     given = Kernel(score, update, skip, peek, due, first_of_tied)
     for verb, one in given._asdict().items():
-        function(verb, one, "compiled by kalmanbandits.compilation.jit")
+        function(verb, one, way := "compiled by kalmanbandits.compilation.jit")
+        if not hasattr(one, "__code__"):  # a class, or an object that can be called
+            raise InvalidType(f"{verb} must be a function, got {shown(one)} ({way})")
     taken = KERNELS.get(name)
     if taken is not None and taken.score.__module__ != score.__module__:
         raise InvalidArgument(

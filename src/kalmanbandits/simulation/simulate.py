@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from kalmanbandits.errors import InvalidArgument, InvalidType, function, one_of, shown, truth, whole
+from kalmanbandits.errors import InvalidArgument, InvalidType, entries, function, one_of, shown, truth, whole
 from kalmanbandits.policies.spec import Spec
 from kalmanbandits.simulation.batch import Batch, Counts, Kept, KeptRuns, Labels
 from kalmanbandits.simulation.cpu import available_cores, play_on_cpu
@@ -255,12 +255,11 @@ def check_checkpoints(checkpoints: int | Sequence[int], rounds: int) -> Counts:
         whole("checkpoints", count, 1, "trace=True keeps every round", below=MOST_CHECKPOINTS + 1)
         # Integer arithmetic: the same points on every machine.
         return np.array([rounds * (i + 1) // count for i in range(count)], np.int64)
-    if isinstance(checkpoints, (str, bytes)) or not isinstance(checkpoints, Iterable):
-        raise InvalidType(f"checkpoints must be a number or a list of rounds, got {shown(checkpoints)}")
-    points = np.array([whole("checkpoints", point, 1, below=2**63) for point in checkpoints], np.int64)
+    listed = entries("checkpoints", checkpoints, "be a number or a list of rounds")
+    points = np.array([whole("checkpoints", point, 1, below=2**63) for point in listed], np.int64)
     if points.size == 0 or (np.diff(points) <= 0).any() or points[-1] > rounds:
         raise InvalidArgument(
-            f"checkpoints must rise and end at or before rounds = {rounds}, got {list(checkpoints)!r}"
+            f"checkpoints must rise and end at or before rounds = {rounds}, got {shown(listed)}"
         )
     return points if points[-1] == rounds else np.append(points, rounds)
 

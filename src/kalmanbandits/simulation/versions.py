@@ -13,6 +13,8 @@ import numpy as np
 from kalmanbandits import __version__, compilation
 from kalmanbandits.policies.spec import Spec
 
+LONGEST = 100  # characters of a version in a message
+
 
 def versions(specs: Iterable[Spec], backend: str) -> dict[str, str]:
     """What bit-equal numbers depend on, and the version of Python, on which they do not."""
@@ -50,7 +52,7 @@ def other_versions(
     ['numpy: 2.1.0 in the store, 2.2.0 here']
     """
     return [
-        f"{name}: {theirs.get(name)} {where[0]}, {ours.get(name)} {where[1]}"
+        f"{name[:LONGEST]}: {str(theirs.get(name))[:LONGEST]} {where[0]}, {ours.get(name)} {where[1]}"
         for name in dict.fromkeys([*ours, *theirs])
         if name != "python" and theirs.get(name) != ours.get(name)
     ]

@@ -6,11 +6,17 @@ import inspect
 import tomllib
 from collections.abc import Mapping
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from kalmanbandits.durability import read_regular
-from kalmanbandits.errors import FileFormatError, InvalidArgument, InvalidType, mapping, nearest, shown
+from kalmanbandits.errors import (
+    FileFormatError,
+    InvalidArgument,
+    file_path,
+    mapping,
+    nearest,
+    shown,
+)
 from kalmanbandits.systems.families import FAMILIES
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
@@ -43,12 +49,10 @@ def from_toml(source: str | PathLike[str]) -> LinearGaussianSystem:
     if isinstance(source, str) and "=" in source:
         text, name = source, "source"
     else:
-        if not isinstance(source, (str, PathLike)):
-            raise InvalidType(f"source must be TOML text or the path of a file, got {shown(source)}")
-        path = Path(source)
-        if "\0" in str(source) or not path.is_file():
+        path = file_path("source", source, "or TOML text")
+        if not path.is_file():
             raise InvalidArgument(
-                f"source must be TOML text or the path of a file, got {shown(str(source))} (no such file)"
+                f"source must be TOML text or the path of a file, got {shown(str(path))} (no such file)"
             )
         try:
             text, name = read_regular(path, _LARGEST_FILE).decode("utf-8"), str(path)

@@ -361,7 +361,7 @@ def _per(name: str, value: ArrayLike, count: int, unit: str) -> Array:
 def _is_single(value: ArrayLike) -> bool:
     try:
         return np.ndim(value) == 0
-    except (ValueError, RecursionError):  # lists of different lengths, or nested too deep: for `array` to say
+    except Exception:  # lists of different lengths, nested too deep, a foreign object: for `array` to say
         return False
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kalmanbandits.errors import shown
 from kalmanbandits.studies.document.lines import Table
 
 UNIMPORTANT = ("name", "title", "report")  # of a study: the numbers do not depend on them
@@ -37,4 +38,4 @@ def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
 
 
 def _shown(leaves: Table, key: str) -> str:
-    return repr(leaves[key]) if key in leaves else "nothing"
+    return shown(leaves[key]) if key in leaves else "nothing"

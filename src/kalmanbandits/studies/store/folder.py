@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 from pathlib import Path
 
@@ -59,6 +60,18 @@ def is_store(folder: Path) -> bool:
         return is_marked(folder) and (folder / TEXT).exists()
     except (OSError, ValueError, RecursionError):
         return is_marked(folder)
+
+
+def refuse_links(folder: Path) -> None:
+    """Refuse a store with a link to a folder in it: what is written and deleted there would be elsewhere."""
+    roots = [folder / DATA, *(path for path in folder.iterdir() if EARLIER.fullmatch(path.name))]
+    inside = (Path(place) / name for root in roots for place, names, _ in os.walk(root) for name in names)
+    for path in (*roots, *inside):
+        if path.is_symlink():
+            raise StoreRefused(
+                f"{path} must be a folder of this program, got a link "
+                "(to keep the numbers elsewhere, give --out a folder there)"
+            )
 
 
 def sweep(folder: Path) -> None:

@@ -118,12 +118,15 @@ class Layout:
         runs = len(self.runs(chunk))
         return {measure: _blank(measure, self.shape(measure, 1, runs)[1:]) for measure in self.study.measures}
 
+    def blank(self, variable: str) -> Numbers:
+        """A chunk of a variable without any number in it."""
+        return _blank(variable, self.chunk_shape(variable))
+
     def padded(self, variable: str, given: Numbers) -> Numbers:
         """What a chunk holds of a variable, filled up in a last, shorter block and where arms are fewer."""
-        shape = self.chunk_shape(variable)
-        if given.size == math.prod(shape):
+        if given.size == math.prod(self.chunk_shape(variable)):
             return given
-        whole = _blank(variable, shape)
+        whole = self.blank(variable)
         along = self.axes(variable).index(MOMENTS) if self.study.keep == "moments" else 0
         inner = np.expand_dims(given, (0, along) if along else 0)
         whole[tuple(slice(n) for n in inner.shape)] = inner

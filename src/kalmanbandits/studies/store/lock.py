@@ -55,8 +55,10 @@ class Lock:
             if made or content:  # one write of a fixed length: no moment at which the mark is missing
                 os.lseek(self._handle, 0, os.SEEK_SET)
                 os.write(self._handle, MARK + f"process {os.getpid():>12}\n".encode())
-        except BaseException:
+        except BaseException as error:
             os.close(self._handle)
+            if isinstance(error, OSError) and not error.filename:  # a full disk names no file
+                raise OSError(error.errno, error.strerror, str(self.path)) from error
             raise
         return self
 

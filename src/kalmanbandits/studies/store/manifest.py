@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TypedDict, cast
 
 from kalmanbandits.durability import read_regular
-from kalmanbandits.errors import FileFormatError, StoreRefused
+from kalmanbandits.errors import FileFormatError, StoreRefused, shown
 from kalmanbandits.simulation.versions import versions
 from kalmanbandits.studies.document.changes import Changes
 from kalmanbandits.studies.document.lines import Table
@@ -68,6 +69,13 @@ KINDS: dict[str, tuple[type, ...]] = {
 }
 
 
+INSIDE: dict[str, type] = {"blocks": int, "files": str, "versions": str, "history": dict}
+
+
+def _inside(value: dict[str, object] | list[object]) -> Iterable[object]:
+    return value.values() if isinstance(value, dict) else value
+
+
 def new_manifest(study: Study, backend: str) -> Manifest:
     """What is known of a study before it has been played."""
     return Manifest(
@@ -85,7 +93,7 @@ def new_manifest(study: Study, backend: str) -> Manifest:
         changes=study.changes.to_dict(),
         files=study.files,
         versions=versions(study.specs, backend),
-        commit=commit(Path.cwd()),
+        commit=commit(),
         machine=machine(),
         started=now(),
         finished=None,
@@ -115,8 +123,12 @@ def read_manifest(folder: Path) -> Manifest:
     if not isinstance(known, dict) or known.get("name") != NAME:
         raise FileFormatError(f"{path} is not the manifest of a study")
     if known.get("format") != FORMAT:
-        raise StoreRefused(f"{path} has format {known.get('format')}, this version reads {FORMAT}")
+        raise StoreRefused(f"{path} has format {shown(known.get('format'))}, this version reads {FORMAT}")
     wrong = [key for key, kinds in KINDS.items() if key not in known or not isinstance(known[key], kinds)]
+    if not wrong:
+        wrong = [
+            key for key, kind in INSIDE.items() if not all(isinstance(i, kind) for i in _inside(known[key]))
+        ]
     if wrong:
         raise FileFormatError(
             f"{path} is damaged: {', '.join(map(repr, wrong))} missing or of another kind "
@@ -130,6 +142,18 @@ def write_manifest(folder: Path, content: Manifest) -> None:
     put(folder / MANIFEST, (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
 
 
+def check_blocks(folder: Path, known: Manifest, study: Study) -> None:
+    """Refuse blocks that no store of this study has: chunks of them would take any memory."""
+    sizes = known["blocks"]
+    most = study.runs if study.keep == "runs" else 2**62
+    if set(sizes) != set(study.groups) or not all(
+        1 <= n <= most and not isinstance(n, bool) for n in sizes.values()
+    ):
+        raise FileFormatError(
+            f"{folder / MANIFEST} is damaged: 'blocks' does not fit {TEXT} (start anew with --fresh)"
+        )
+
+
 def stored_study(folder: Path, known: Manifest, check: bool = True) -> Study:
     """The study whose store this is."""
     path = folder / TEXT
@@ -140,11 +164,7 @@ def stored_study(folder: Path, known: Manifest, check: bool = True) -> Study:
         study = replace(study, name=known["study"])  # a study without a name took that of its own file
     except Exception as error:  # whatever a damaged text or manifest may cause on its way
         raise FileFormatError(f"{path} or {MANIFEST} is missing or damaged: {error}") from error
-    sizes = known["blocks"]
-    if set(sizes) != set(study.groups) or any(
-        not isinstance(n, int) or isinstance(n, bool) or n < 1 for n in sizes.values()
-    ):
-        raise FileFormatError(f"{folder / MANIFEST} is damaged: 'blocks' does not fit {TEXT}")
+    check_blocks(folder, known, study)
     if check and study.hash() != known["hash"]:
         raise FileFormatError(
             f"{path} is not the study that {MANIFEST} describes, or reads differently since "

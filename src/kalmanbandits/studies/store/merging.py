@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from os import PathLike
 
-from kalmanbandits.errors import InvalidArgument, InvalidType, StoreRefused, file_path, listed, shown
+from kalmanbandits.errors import InvalidArgument, StoreRefused, entries, file_path, listed
 from kalmanbandits.simulation.versions import fingerprint, other_versions
 from kalmanbandits.studies.document.differences import differences
 from kalmanbandits.studies.document.identity import identity
@@ -33,10 +33,8 @@ def merge_stores(folders: Sequence[str | PathLike[str]], out: str | PathLike[str
     Results
         Complete when together they hold every run; otherwise running the study into the folder goes on.
     """
-    one = isinstance(folders, (str, bytes)) or getattr(folders, "ndim", 1) == 0
-    if one or not isinstance(folders, Iterable):
-        raise InvalidType(f"folders must be a list of stores, got {shown(folders)} (two or more)")
-    places = [file_path(f"folders[{i}]", folder) for i, folder in enumerate(folders)]
+    given = entries("folders", folders, "be a list of stores", "two or more")
+    places = [file_path(f"folders[{i}]", folder) for i, folder in enumerate(given)]
     goal = None if out is None else file_path("out", out)
     stores = [Store.at(place) for place in places]
     if len({store.folder.resolve() for store in stores}) < max(2, len(stores)):

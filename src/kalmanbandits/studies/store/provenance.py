@@ -34,11 +34,17 @@ def processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def commit(folder: Path) -> str | None:
-    """The commit checked out around `folder`; None without one. Whether files differ from it is not said.
+def commit(folder: Path | None = None) -> str | None:
+    """The commit checked out around `folder`, by default the current one; None without one.
+
+    Whether files differ from it is not said.
 
     Git's files are read directly: to run `git` would be to run whatever commands the repository configures.
     """
+    try:
+        folder = Path.cwd() if folder is None else folder
+    except FileNotFoundError:  # it has been deleted
+        return None
     for place in (folder, *folder.parents):
         git = place / ".git"
         if git.is_dir():

@@ -24,6 +24,7 @@ from kalmanbandits.studies.store.lock import Lock
 from kalmanbandits.studies.store.manifest import (
     TEXT,
     Manifest,
+    check_blocks,
     event,
     new_manifest,
     read_manifest,
@@ -140,6 +141,7 @@ def open_store(
     places.holds_store(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with Lock(folder):
+        places.refuse_links(folder)
         known = read_manifest(folder) if places.holds_store(folder) and resume else None
         begun = new_manifest(study, backend)
         begun["blocks"] = blocks or begun["blocks"]
@@ -151,6 +153,7 @@ def open_store(
             if changed:
                 raise StoreRefused(f"{folder} was made by another version: {listed(changed)} ({WAYS})")
             if known["hash"] == study.hash():
+                check_blocks(folder, known, study)
                 for key in KEPT:
                     begun[key] = known[key]
             else:
