@@ -119,7 +119,7 @@ def is_kept(function: Callable[..., object], *arguments: object) -> bool:
         return True
     signature, cache = signature_of(function, arguments)
     path = cache._path(cache._key(signature))
-    return path is not None and path.exists()
+    return path is not None and os.path.exists(path)  # False too where it may not be looked at
 
 
 def times_compiled(function: Callable[..., object]) -> int:

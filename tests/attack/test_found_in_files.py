@@ -97,3 +97,31 @@ def test_a_store_whose_descriptions_are_damaged_or_never_end(tmp_path: Path) -> 
         if described.is_dir():
             described.rmdir()
             described.touch()
+
+
+BACKTEST = "import sys; from kalmanbandits import cli; sys.exit(cli.answer(sys.argv[1:]))"
+
+
+def test_a_cache_that_may_not_be_looked_at_costs_a_compilation_and_nothing_else(tmp_path: Path) -> None:
+    """As that of another user, whose HOME was kept: a backtest said that permission was denied."""
+    table = tmp_path / "table.csv"
+    table.write_text("a,b\n" + "".join(f"{t % 7},{t % 5}\n" for t in range(40)))
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            BACKTEST,
+            "backtest",
+            str(table),
+            "--policies",
+            "UCB",
+            "--out",
+            str(tmp_path / "out"),
+        ],
+        env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / ("x" * 300))},  # the system refuses to look there
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "report.html").exists()

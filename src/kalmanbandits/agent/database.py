@@ -169,7 +169,7 @@ def _open(path: Path, mode: str) -> sqlite3.Connection:
 
 def facts(db: sqlite3.Connection) -> dict[str, Any]:
     """What the journal says of itself."""
-    return dict(db.execute(f"SELECT name, value FROM journal WHERE name IN {FACTS}"))
+    return dict(db.execute("SELECT name, value FROM journal WHERE name IN (?, ?, ?, ?)", FACTS))
 
 
 def checksum_seed(db: sqlite3.Connection) -> int:
