@@ -76,6 +76,19 @@ def test_a_damaged_number_is_refused_or_does_no_harm(policy: kb.Policy) -> None:
     assert refused > 5
 
 
+@pytest.mark.parametrize(("place", "number"), [(0, -1.0), (1, 1e200), (2, -1.0)])
+def test_covariances_that_are_none_are_refused(place: int, number: float) -> None:
+    """Of a level and its deviation: it would grow without bound, and what is saved could not be loaded."""
+    policy = kb.LearnedKalman(arms=3)
+    agent = kb.Agent(policy, seed=1)
+    play(agent, 60)
+    memory = np.array([agent.memory], policy.dtype())
+    policy.check_memory(memory)
+    memory["spread"][0, 7, 1, place] = number
+    with pytest.raises(kb.errors.InvalidArgument, match="must hold covariances"):
+        policy.check_memory(memory)
+
+
 SEQUENCES: dict[str, Callable[[int], float]] = {
     "nothing": lambda t: 0.0,
     "the largest": lambda t: 1e100 if t % 3 else -1e100,

@@ -136,6 +136,9 @@ class LearnedKalman(Policy):
         for name in ("P", "Q"):
             if (np.diagonal(memory[name][0], axis1=-2, axis2=-1) < 0).any():
                 raise InvalidArgument(f"memory[{name!r}] must hold variances, got a negative one")
+        level, both, deviation = np.moveaxis(memory["spread"][0], -1, 0)  # rounding may leave less than none
+        if (np.minimum(level, deviation) < -1e-6).any() or (both**2 > level * deviation + 1e-6).any():
+            raise InvalidArgument("memory['spread'] must hold covariances, got some that are none")
         for name, values in (("s2", memory["s2"][0]), ("prior", memory["prior"][0, ..., [0, 2]])):
             if ((values > 0).any(axis=-1) & (values <= 0).any(axis=-1)).any():
                 raise InvalidArgument(
