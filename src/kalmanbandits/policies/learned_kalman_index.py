@@ -26,6 +26,7 @@ KNOWN_AFTER = 12  # pulls after which an arm is not seldom seen
 # An arm seldom seen is tried again when that many times the rounds have passed since; share of the regret of
 # the fitted system that such tries may cost.
 LONG_AGO, PRICE = 4.0, 0.05
+REACHABLE = 10.0  # deviations of the arm that moves most, by which such an arm may lag behind
 BIAS, SHARP = 2.5, 2.0  # log-odds where the linear model begins to be believed, and how sharply
 
 
@@ -75,15 +76,22 @@ def _retry(m: Any) -> None:
     """Try again the arm seldom seen that was tried longest ago, if that is long ago and costs little.
 
     An arm that moves by itself is in no model before it was seen to. What trying costs is bounded by a share
-    of what the fitted system costs when it is known.
+    of what the fitted system costs when it is known; and no arm is tried that would have to move by far more
+    than any that is known, whose deviation is |c| as states have mean square 1.
     """
-    oldest, ago = -1, LONG_AGO
+    oldest, ago, widest = -1, LONG_AGO, 0.0
     for arm in range(m.pulls.shape[0]):
-        if 0 < m.pulls[arm] <= KNOWN_AFTER and arm != m.greedy and m.t > ago * (m.last[arm] + 1):
+        if m.pulls[arm] > KNOWN_AFTER:
+            square = 0.0
+            for a in range(m.d[CURRENT]):
+                square += m.C[CURRENT, arm, a] ** 2
+            widest = max(widest, square)
+        elif m.pulls[arm] > 0 and arm != m.greedy and m.t > ago * (m.last[arm] + 1):
             oldest, ago = arm, m.t / (m.last[arm] + 1)
     if oldest >= 0:
         price = m.scores[m.greedy, 0] - m.scores[oldest, 0]
-        if m.spent + price <= PRICE * m.loss * m.t:
+        affordable = m.spent + price <= PRICE * m.loss * m.t
+        if affordable and price * price <= REACHABLE * REACHABLE * widest:
             m.retried = oldest
             m.scores[oldest, 2] += INSIST
 
