@@ -421,7 +421,7 @@ def test_a_snapshot_that_cannot_be_written_waits(tmp_path, monkeypatch):
     path = tmp_path / "journal"
     agent, held = played(path, 3)
     with monkeypatch.context() as patch:
-        patch.setattr(snapshots, "packed", lambda play: bytes(10**9))  # more than SQLite takes
+        patch.setattr(snapshots, "packed", lambda play, last: bytes(10**9))  # more than SQLite takes
         drive(agent, 3, 40, held)
     assert agent._journal._snapshots.newest == 0
     drive(agent, 40, 80, held)

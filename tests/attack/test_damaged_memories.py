@@ -76,7 +76,7 @@ def test_a_damaged_number_is_refused_or_does_no_harm(policy: kb.Policy) -> None:
     assert refused > 5
 
 
-@pytest.mark.parametrize(("place", "number"), [(0, -1.0), (1, 1e200), (2, -1.0)])
+@pytest.mark.parametrize(("place", "number"), [(0, -1.0), (1, 1e100), (2, -1.0)])
 def test_covariances_that_are_none_are_refused(place: int, number: float) -> None:
     """Of a level and its deviation: it would grow without bound, and what is saved could not be loaded."""
     policy = kb.LearnedKalman(arms=3)

@@ -101,7 +101,7 @@ def test_a_memory_too_short_to_compare_the_arms_promises_nothing():
 
 def test_a_kernel_of_another_module_is_not_replaced():
     with pytest.raises(InvalidArgument, match=r"name must be a new one, got 'UCB'"):
-        register_kernel("UCB", test_a_kernel_of_another_module_is_not_replaced, len, len)
+        register_kernel("UCB", *(test_a_kernel_of_another_module_is_not_replaced,) * 3)
 
 
 def test_a_class_of_ones_own_must_not_have_the_name_of_one_of_the_library():

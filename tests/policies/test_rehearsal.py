@@ -7,7 +7,7 @@ import pytest
 
 from kalmanbandits import KalmanLookahead, KalmanUCB, LearnedKalman, LinearGaussianSystem, simulate
 from kalmanbandits.identification.search import CURRENT
-from kalmanbandits.policies.learned_kalman_rehearsal import CURIOUS, rehearse
+from kalmanbandits.policies.learned_kalman_rehearsal import CURIOUS, EPISODES, rehearse
 
 ARMS = 3
 
@@ -57,7 +57,10 @@ def test_it_is_curious_where_a_bonus_for_the_state_pays(system, curious):
     before = memory.copy()
     rehearse(memory)
     assert memory["curiosity"][0] == (CURIOUS if curious else 0.0)
-    for name in set(memory.dtype.names or ()) - {"curiosity", "rehearsal"}:
+    # What it lost per round: within four standard errors of as many episodes.
+    best = lost.sel(policy="bonus" if curious else "look-ahead")
+    assert abs(memory["loss"][0] - best.mean() / 500) < 4 * best.std() / np.sqrt(EPISODES) / 500
+    for name in set(memory.dtype.names or ()) - {"curiosity", "rehearsal", "loss"}:
         np.testing.assert_array_equal(memory[name], before[name])
 
 

@@ -23,9 +23,9 @@ from kalmanbandits.agent.connection import Connection
 from kalmanbandits.agent.events import Event
 from kalmanbandits.agent.history import Keep, rows_of
 from kalmanbandits.agent.play import Play
-from kalmanbandits.agent.records import EVENT, follow, restore
+from kalmanbandits.agent.records import follow, restore
 from kalmanbandits.agent.snapshots import Snapshots
-from kalmanbandits.errors import FileFormatError, JournalError, shown
+from kalmanbandits.errors import FileFormatError, JournalError
 
 T = TypeVar("T")
 
@@ -148,11 +148,7 @@ class Journal:
                 saved = saving.read(agent)
             except FileFormatError as error:
                 raise FileFormatError(f"{self.path}: its snapshot: {error}") from error
-            if saved.position.get(EVENT, self._snapshots.newest) != self._snapshots.newest:
-                raise FileFormatError(
-                    f"{self.path} is damaged: its snapshot of event {shown(saved.position[EVENT])} stands as "
-                    f"that of event {self._snapshots.newest} (bring it back from a copy)"
-                )
+            self._snapshots.check(self.path, saved.position)
             mine = None if self._last < 0 else (self._play.max_open, self._play.ticket_timeout)
             restore(self._play, self.path, saved)
             if mine is not None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 from datetime import timedelta
+from pathlib import Path
 
 from kalmanbandits.agent import database
 from kalmanbandits.agent.history import Keep
 from kalmanbandits.agent.play import Play
-from kalmanbandits.agent.records import packed
+from kalmanbandits.agent.records import EVENT, packed
+from kalmanbandits.errors import FileFormatError, shown
 
 LONG = 20_000  # events after which a snapshot pays: read back in some 0.1 s
 LONG_WORK = 1.0  # seconds of it since the last snapshot: following the events would take as long
@@ -33,6 +36,14 @@ class Snapshots:
         if self.due(play, last):
             database.write_snapshot(db, last, packed(play, last))
             self._forget(db, play, last)
+
+    def check(self, path: Path, position: Mapping[str, object]) -> None:
+        """Refuse one that says it was made after another event than the one it stands for."""
+        if position.get(EVENT, self.newest) != self.newest:
+            raise FileFormatError(
+                f"{path} is damaged: its snapshot of event {shown(position[EVENT])} stands as "
+                f"that of event {self.newest} (bring it back from a copy)"
+            )
 
     def taken(self, play: Play, last: int) -> None:
         """It is on disk."""
