@@ -97,15 +97,22 @@ def copied(tmp_path):
     return tmp_path
 
 
+def edit(path, text):
+    """Write a source that is newer by whole seconds: by them and by its size byte code is known."""
+    before = path.stat().st_mtime
+    path.write_text(text)
+    os.utime(path, (before + 10, before + 10))
+
+
 def test_editing_a_callee_is_seen_by_the_next_process(run, copied):
     assert run(copied) == (3.0, 0)
     assert run(copied) == (3.0, 1)
     kernel = copied / "kalmanbandits" / "policies" / "ucb.py"
     text = kernel.read_text()
     assert "return mean, bonus, mean + bonus" in text
-    kernel.write_text(text.replace("return mean, bonus, mean + bonus", "return mean, bonus, mean - bonus"))
+    edit(kernel, text.replace("return mean, bonus, mean + bonus", "return mean, bonus, mean - bonus"))
     assert run(copied) == (1.0, 0)
-    kernel.write_text(text)
+    edit(kernel, text)
     assert run(copied) == (3.0, 1)  # the old sources' code is still there
 
 
@@ -135,7 +142,7 @@ def test_editing_a_kernel_outside_the_package_is_seen_too(run, copied):
     own.write_text(OWN_POLICY)
     assert run(copied, OWN_KERNEL) == (1.0, 0)
     assert run(copied, OWN_KERNEL) == (1.0, 1)
-    own.write_text(OWN_POLICY.replace("1.0, 0.0, 1.0", "1.0, 0.0, 7.0"))
+    edit(own, OWN_POLICY.replace("1.0, 0.0, 1.0", "1.0, 0.0, 7.0"))
     assert run(copied, OWN_KERNEL) == (7.0, 0)
     own.rename(copied / "moved.py")  # the machine code on disk speaks of a module that is no more
     assert run(copied, OWN_KERNEL.replace("from own", "from moved")) == (7.0, 0)
