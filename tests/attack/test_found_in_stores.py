@@ -202,6 +202,16 @@ def test_without_assertions_stores_are_refused_in_words() -> None:
     assert without == "True\n" or "need Python's assertions" in without
 
 
+def test_a_description_of_gigabytes_is_written_anew_unread(store: Path) -> None:
+    """A sparse file: it was read as a whole, for which there was no memory."""
+    described = store / "data.zarr" / "zarr.json"
+    before = described.read_bytes()
+    os.truncate(described, 8 << 30)
+    done = within(60, lambda: run_study(STUDY, store, jobs=1))
+    assert done.complete
+    assert described.read_bytes() == before
+
+
 def test_a_current_folder_that_is_gone(tmp_path: Path) -> None:
     """It was looked at for the commit, and for where a relative path leads."""
     script = (

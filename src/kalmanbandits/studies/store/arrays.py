@@ -28,7 +28,7 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 from zarr.core.buffer import Buffer
 from zarr.storage import MemoryStore
 
-from kalmanbandits.durability import read_regular, write_through
+from kalmanbandits.durability import read_regular, read_up_to, write_through
 from kalmanbandits.errors import StoreRefused
 from kalmanbandits.simulation.batch import MEANINGS
 from kalmanbandits.studies.store.layout import FILL, MOMENTS, NUMBER, RUNS, Chunk, Layout, Numbers, Values
@@ -134,7 +134,7 @@ class Arrays:
         """Write the metadata and the coordinates, where they are not there already."""
         for name, content in self.description.items():
             path, wanted = self.root / name, content.to_bytes()
-            if not path.is_file() or path.read_bytes() != wanted:
+            if not path.is_file() or read_up_to(path, len(wanted) + 1) != wanted:
                 put(path, wanted)
 
 
