@@ -9,7 +9,7 @@ Paper, eq. (identify_2) and (V_matrix). One observation costs O(s²): with g = V
 (the paper's Algorithm 1 prints Ĝ ← Ĝ + XΞ'V⁻¹, which grows without bound; erratum 12). It is a Kalman filter
 of coefficients that do not move, and `filtering.kalman.correct` does it on the factors of V⁻¹ = U·diag(D)·U':
 rounding errors do not pile up, and no variance turns negative. Where most features are zero V⁻¹ itself is
-kept beside V, and `refresh` computes it anew every `REFRESH`-th observation.
+kept beside V, and `refresh` computes it anew every so many observations (`REFRESH` at least).
 """
 
 from __future__ import annotations

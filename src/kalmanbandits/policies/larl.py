@@ -246,7 +246,7 @@ def _learn(memory: Any, lags: Any, arm: Any, x: Any) -> None:
         for j in range(p):
             inverse[i, j] -= gain[i] * gain[j] * scale
     memory.N[arm] += 1
-    if memory.N[arm] % REFRESH == 0:
+    if memory.N[arm] % max(REFRESH, 2 * p) == 0:  # O(p³): seldom enough to cost no more than the rest, O(p²)
         refresh(memory.V[arm, :p, :p], inverse[:p, :p], memory.b[arm, :p], theta[:p])
 
 
