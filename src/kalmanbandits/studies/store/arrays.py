@@ -92,7 +92,8 @@ class Arrays:
         path = f"{layout.name}/{measure}"
         if path not in self._present:
             folder = self.root / path
-            self._present[path] = {each.name for each in folder.iterdir()} if folder.is_dir() else set()
+            names = {each.name for each in folder.iterdir()} if folder.is_dir() else set[str]()
+            self._present.setdefault(path, names)  # another thread may have looked, and written, meanwhile
         return self._present[path]
 
     def _key(self, layout: Layout, chunk: Chunk, measure: str) -> str:
