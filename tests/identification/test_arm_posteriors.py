@@ -14,6 +14,7 @@ from kalmanbandits.identification.maximisation import (
     GUESS,
     LEVEL_GUESS,
     LIKE_OTHERS,
+    OWN_LEVEL,
     OWN_SCALE,
 )
 from kalmanbandits.identification.smoothing import OUTLIER, temper
@@ -122,7 +123,7 @@ def test_levels_and_scales_of_arms_are_their_own():
 
 
 def test_priors_are_made_of_the_other_arms():
-    """Each arm's prior from a list without it."""
+    """Each arm's prior from a list without it; its own level has a small weight."""
     rng, p, w = np.random.default_rng(5), drawn_model(5), workspace(4, ARMS, D)
     w.A[:, D, D] = 1.0
     p.prior[:] = (0.5, 0.1, 0.5)
@@ -144,5 +145,6 @@ def test_priors_are_made_of_the_other_arms():
         assert p.prior[arm, 1] == pytest.approx(mean, rel=1e-6)
         spread = known @ (p.mu[others] - mean) ** 2
         free = max(known.sum() - 1, 0.0)
-        expected = (spread + ARMS_LIKE * LEVEL_GUESS) / (free + ARMS_LIKE)
+        own = OWN_LEVEL * ((p.mu[arm] - mean) ** 2 + variances[arm, D])
+        expected = (spread + own + ARMS_LIKE * LEVEL_GUESS) / (free + ARMS_LIKE + OWN_LEVEL)
         assert p.prior[arm, 2] == pytest.approx(expected, rel=1e-5)

@@ -149,6 +149,33 @@ def test_counts_and_moments_leave_gaps_out():
     np.testing.assert_allclose(deviation, np.sqrt((squares + common) / (count + 1)))
 
 
+def test_a_reward_far_from_all_others_shows_a_level():
+    """Its arm's mean is not shrunk, and its deviation is that of the others."""
+    y = np.array([0.0, 2.0, 1.0, 100.0])
+    cells = Cells(np.array([0, 0, 1, 2]), y, np.ones(4, np.int64), 1.0)
+    _, mean, deviation = moments(cells, ARMS)
+    np.testing.assert_allclose(mean, [2 / 3, 1 / 2, 100])
+    squares = np.array([(2 / 3) ** 2 + (4 / 3) ** 2, 1 / 4, 0])
+    np.testing.assert_allclose(deviation, np.sqrt((squares + squares.sum() / 4) / [3, 2, 2]), rtol=1e-6)
+
+
+def test_a_challenger_recalls_the_levels_of_arms_not_seen_of_late():
+    """It was improved on the last rounds, in which the third arm, far below, has no reward."""
+    cells = history(EASY[1], LOADINGS[:, :1], RECENT + 600, 3)
+    cells.arm[cells.arm == 2] = 1
+    cells.arm[:20:2] = 2
+    cells.y[:20:2] -= 1000.0
+    fits, w = nothing_known(), workspace(len(cells.y), ARMS, ROOM)
+    search = Search(fits, cells, w, ROOM, WORK)
+    draw_model(fits, CURRENT, 1, search.spread, search.mean)
+    search.polish(CURRENT, search.cells, WORK)
+    draw_model(fits, 1, 1, search.spread, search.mean)
+    search.polish(1, search.recent, WORK)
+    assert fits.models[1].mu[2] > -500
+    search.proves_itself(1)
+    assert fits.models[1].mu[2] == pytest.approx(-1000, abs=2)
+
+
 def test_added_dimensions_leave_the_model_as_it_was():
     """New states have loadings of their own and do not touch the old ones."""
     fits, ones = nothing_known(), np.ones(ARMS)

@@ -173,8 +173,8 @@ def test_what_a_model_lost_long_ago_does_not_count_against_it_for_ever():
 
 def test_an_arm_seldom_seen_is_tried_again_at_a_bounded_price():
     """Two arms share a state; a third is far below, is given up, and rises by itself: it is found again."""
-    tries, rounds = 0, 600
-    for seed in range(3):
+    tries, rounds = 0, 1500
+    for seed in range(6):
         agent, rng = Agent(LearnedKalman(arms=3), seed=seed), np.random.default_rng(seed)
         shared, chosen = 1.0, []
         for t in range(rounds):
@@ -193,6 +193,20 @@ def test_an_arm_seldom_seen_is_tried_again_at_a_bounded_price():
             chosen.append(arm)
         assert np.mean(np.array(chosen[-150:]) == 2) > 0.8
     assert tries >= 2
+
+
+@pytest.mark.parametrize("levels", [(-100.0, 0.0), (60.0, 0.0, -200.0, -60.0)])
+def test_levels_far_apart_are_learned_from_a_few_pulls(levels):
+    """Of an AR(1) that all arms share and levels a hundred deviations apart: the best arm, but for a few."""
+    for seed in range(3):
+        agent, rng = Agent(LearnedKalman(arms=len(levels)), seed=seed), np.random.default_rng(seed)
+        state, best = 0.0, 0
+        for _ in range(3000):
+            state = 0.9 * state + rng.standard_normal()
+            arm = agent.select()
+            agent.update(arm, float(levels[arm] + (1 + 0.2 * arm) * state + rng.standard_normal()))
+            best += levels[arm] == max(levels)
+        assert best > 3000 - 10 * len(levels)
 
 
 def test_means_that_jump_are_followed():

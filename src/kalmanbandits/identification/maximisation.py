@@ -7,8 +7,10 @@ is a Bayesian regression of its rewards on (z, 1) with noise σ²_a and the prio
 
 whose posterior mean and covariance U_a are kept. The prior of an arm comes from how loadings and levels are
 spread over the *other* arms: were the arm itself among them, a single large reward would widen the prior
-that is to judge it. Arms count by what is known of them (MacKay, "Bayesian interpolation", 1992: γ = 1 −
-posterior over prior variance). The noise σ²_a is shrunk towards that of all arms.
+that is to judge it. In the spread of levels it has a small weight all the same, as under a prior with heavy
+tails: a reward a hundred deviations off shows a level. Arms count by what is known of them (MacKay, "Bayesian
+interpolation", 1992: γ = 1 − posterior over prior variance). The noise σ²_a is shrunk towards that of all
+arms.
 
 States have no unit: after every step they are turned so that their mean square is the identity, which gives
 the priors a meaning. Rewards come in units of their own spread.
@@ -37,6 +39,7 @@ ARMS_LIKE = 1.0  # arms that the first guess of a prior counts for
 GUESS = 0.5  # of the variance of loadings (of an arm together) and of levels
 LIKE_OTHERS = 4.0  # rounds for which an arm's noise is taken to be that of all
 OWN_SCALE = 4.0  # loadings for which an arm is taken to have the scale of all
+OWN_LEVEL = 0.01  # weight of an arm's own level in its variance, where another arm's has 1
 LEAST_NOISE = 1e-6
 LEAST_PRIOR = 1e-3
 
@@ -210,7 +213,8 @@ def share_priors(d: Any, p: Any, w: Any) -> None:
         p.prior[arm, 1] = middle + mean
         others = max(spread - share * off**2 - rest * mean**2, 0.0)
         free = max(rest - 1, 0.0)
-        p.prior[arm, 2] = max((others + ARMS_LIKE * LEVEL_GUESS) / (free + ARMS_LIKE), LEAST_PRIOR)
+        guess = ARMS_LIKE * LEVEL_GUESS + OWN_LEVEL * ((off - mean) ** 2 + p.U[arm, d, d])
+        p.prior[arm, 2] = max((others + guess) / (free + ARMS_LIKE + OWN_LEVEL), LEAST_PRIOR)
 
 
 @jit

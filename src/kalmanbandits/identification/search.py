@@ -37,6 +37,7 @@ SHARE = 0.35  # of the work of a search for one model
 PROOF_STEPS, PROOF_WORK = 15, 4e6
 MOST_NOISE = 0.25  # of an arm's variance where a model begins at random; from more, its loadings vanish
 FEW = 1.0  # prior rounds of an arm's mean and deviation
+FAR = 2.5  # deviations within arms
 
 
 @dataclass
@@ -74,11 +75,19 @@ def counts_of(cells: Cells, arms: int) -> Array:
 
 
 def moments(cells: Cells, arms: int) -> tuple[Array, Array, Array]:
-    """Count, mean and deviation of each arm's rewards, the latter two shrunk towards those of all."""
+    """Count, mean and deviation of each arm's rewards, the latter two shrunk towards those of all.
+
+    A mean that is `FAR` from there is not: a single reward far from all others shows a level. Were it a
+    deviation, models would begin with loadings, or noise, of that size.
+    """
     seen = cells.arm >= 0
     arm, y = cells.arm[seen], cells.y[seen]
     count = np.bincount(arm, minlength=arms).astype(np.float64)
-    mean = np.bincount(arm, y, arms) / (count + FEW)
+    total = np.bincount(arm, y, arms)
+    own, mean = total / np.maximum(count, 1.0), total / (count + FEW)
+    free = len(y) - np.count_nonzero(count)
+    within = math.sqrt(float(((y - own[arm]) ** 2).sum()) / free) if free > 0 else math.inf
+    mean = np.where(np.abs(own - mean) > FAR * within, own, mean)
     squares = np.bincount(arm, (y - mean[arm]) ** 2, arms)
     common = squares.sum() / max(count.sum(), 1.0)
     deviation = np.sqrt((squares + FEW * common) / (count + FEW)) + 1e-9
@@ -218,10 +227,21 @@ class Search:
         """Whether a challenger that wins on the last rounds wins, after a few steps, on all of them."""
         fits = self.fits
         recent = float(fits.value[i])
+        self.recall_levels(i)
         self.polish(i, self.cells, PROOF_WORK, PROOF_STEPS)
         better = fits.value[i] > self.value_of(CURRENT, self.cells) + MARGIN
         fits.value[i] = recent
         return bool(better)
+
+    def recall_levels(self, i: int) -> None:
+        """Give a challenger the levels of arms without a recent reward, of which it knows nothing.
+
+        Far from what it takes them to be, their rewards would count as outliers, and teach it nothing.
+        """
+        mine, known = self.fits.models[i], self.fits.models[CURRENT]
+        gone = (self.count > 0) & (counts_of(self.recent, self.fits.arms) == 0)
+        mine.mu[gone] = known.mu[gone]
+        mine.prior[gone, 1:] = known.prior[gone, 1:]
 
     def begin(self, i: int) -> None:
         """A new challenger."""
