@@ -8,6 +8,7 @@ import numbers
 import os
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ from numpy.typing import ArrayLike
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 T = TypeVar("T")
+MOST_ENTRIES = 10**7  # of a list: an iterator may have no end
 LARGEST = 1e100  # beyond it squares and sums of them leave the range of floats
 _LONGEST = 200  # characters of a value in a message
 
@@ -381,7 +383,10 @@ def entries(name: str, value: Any, wanted: str, hint: str = "") -> list[Any]:
     """
     try:
         if not isinstance(value, (str, bytes)):
-            return list(value)
+            found = list(islice(value, MOST_ENTRIES + 1))
+            if len(found) <= MOST_ENTRIES:
+                return found
+            raise ValueError(f"it has more than {MOST_ENTRIES} entries")
         reason = None
     except Exception as error:  # it has none, or is an object of somebody's own that fails
         reason = error

@@ -6,7 +6,7 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -163,7 +163,8 @@ def _fault(error: Exception) -> int | None:
         return 0
     if not isinstance(error, (KalmanBanditsError, OSError)):
         return None
-    say(f"error: {error}", err=True)
+    with suppress(OSError):  # nobody can be told
+        say(f"error: {error}", err=True)
     if isinstance(error, (StoreRefused, FileFormatError)):
         return REFUSED
     if isinstance(error, ClusterError):
@@ -173,4 +174,20 @@ def _fault(error: Exception) -> int | None:
 
 def main() -> NoReturn:
     """The entry point of the command `kalmanbandits`."""
+    _open_streams()
     sys.exit(answer(sys.argv[1:]))
+
+
+def _open_streams() -> None:
+    """Open the standard streams that are closed: or the next file would take the place of one of them.
+
+    Whatever is said to that stream would then be written into the file; and Python has None for the stream.
+    """
+    handle = -1
+    while handle <= 2:
+        handle = os.open(os.devnull, os.O_RDWR)
+    os.close(handle)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            stream = open(number, "w" if number else "r", encoding="utf-8", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)
