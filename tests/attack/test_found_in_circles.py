@@ -1,4 +1,4 @@
-"""Journals whose pages lead in circles, and histories that cannot have been: found by attacks with right checksums."""
+"""Journals that never end, and histories that cannot have been: found by attacks with right checksums."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import shutil
 import signal
 import sqlite3
 import struct
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import kalmanbandits as kb
-from kalmanbandits.agent import database, snapshots
+from kalmanbandits.agent import database, old_log, snapshots
 from kalmanbandits.errors import FileFormatError
 
 PAGE, FAN, LEVELS = database.PAGE, 60, 10
@@ -122,7 +123,7 @@ def test_a_history_without_end_is_damage(journal: Path) -> None:
 
 
 def test_a_long_table_in_one_transaction_is_none(tmp_path: Path) -> None:
-    """What is written is not in the file yet: that a statement takes more steps than it could hold is no damage."""
+    """What is written is not in the file yet, however many steps that takes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(database, "STEPS", 1000)
         patch.setattr(database, "STEPS_PER_BYTE", 0)
@@ -130,6 +131,17 @@ def test_a_long_table_in_one_transaction_is_none(tmp_path: Path) -> None:
             tickets = [agent.ask() for _ in range(500)]
             agent.tell_many([(ticket, 1.0) for ticket in tickets])
             assert agent.rounds == 500
+
+
+def test_a_log_of_lengths_is_damage(tmp_path: Path) -> None:
+    """Of the first version: behind a broken record a whole one was looked for, at whatever cost."""
+    path, identity = tmp_path / "00000001.log", bytes(16)
+    header = old_log.HEADER.pack(old_log.MAGIC, old_log.FORMAT, identity, 1)
+    size = old_log.EVENT_SIZE * 100_000
+    length = old_log.CHECK.pack(0) + old_log.RECORD.pack(size, 0)
+    path.write_bytes(header + old_log.CHECK.pack(zlib.crc32(header)) + length * 200_000)
+    with pytest.raises(FileFormatError, match="damaged"):
+        old_log.read_events(path, identity, 1)
 
 
 @pytest.mark.parametrize(

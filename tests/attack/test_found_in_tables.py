@@ -52,9 +52,7 @@ def test_a_header_alone_with_an_index_that_was_asked_for(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("columns", [3, 8, 9, 1200])
-def test_any_number_of_columns_may_look_like_an_index(
-    columns: int, tmp_path: Path
-) -> None:
+def test_any_number_of_columns_may_look_like_an_index(columns: int, tmp_path: Path) -> None:
     """A table was read once for each of them, each time one call deeper."""
     values = [[(7 * i + 3 * j) % 11 for i in range(columns)] for j in range(12)]
     lines = [[f"t [{i}]" for i in range(columns)], *([str(x) for x in row] for row in values)]
@@ -94,15 +92,16 @@ def test_what_stands_in_numbers_does_not_separate_them(sign: str, tmp_path: Path
 
 def test_the_quick_look_at_dates_misses_none() -> None:
     """Written a second way: by all the forms themselves."""
-    for cell in ("2024-03-01", "2024-03", "1.2.24", "3/1/2024 1:05 PM", "1-Mar-24", "Mar 2024", "May 24, 2024",
-                 "1 September 2024", "2024-W10-5", "20240301T1200", "2024-03-01T12:00:00.123456+02:00"):  # fmt: skip
+    for cell in (
+        "2024-03-01", "2024-03", "1.2.24", "3/1/2024 1:05 PM", "1-Mar-24", "Mar 2024", "May 24, 2024",
+        "1 September 2024", "2024-W10-5", "20240301T1200", "2024-03-01T12:00:00.123456+02:00",
+    ):  # fmt: skip
         assert looks_like_date(cell), cell
         assert looks_like_date(f"  {cell} "), cell
     for cell in ("", "soon", "1.5", "20240301", "x1", "column 17", "-1e-5", "x" * 61, "(" * 100):
         assert not looks_like_date(cell), cell
-    assert [named_like_index(name) for name in ("Time (s)", "date [UTC] ", "t (a) (b)", "(time)", "a (b")] == [
-        True, True, False, False, False,
-    ]  # fmt: skip
+    named = {"Time (s)": True, "date [UTC] ": True, "t (a) (b)": False, "(time)": False, "a (b": False}
+    assert {name: named_like_index(name) for name in named} == named
 
 
 def test_a_parquet_file_without_rows_or_names(tmp_path: Path) -> None:
@@ -159,7 +158,7 @@ def test_a_log_whose_every_row_is_another_arm(tmp_path: Path) -> None:
 @pytest.mark.parametrize("reward", [1.1e100, -1e300, 10**200])
 def test_a_log_has_the_limits_of_tables(reward: float) -> None:
     log = {"time": [1, 1, 2, 2], "arm": ["a", "b"] * 2, "reward": [1.0, 2.0, 3.0, reward]}
-    with pytest.raises(TableError, match="row 4, column 'reward' must be a number within ±1e"):
+    with pytest.raises(TableError, match="row 4, column 'reward' must be a finite number, got"):
         read_log(log)
     log["reward"] = [1.0, 2.0, 3.0, -1e100]
     assert read_log(log).table().table[1, 1] == -1e100

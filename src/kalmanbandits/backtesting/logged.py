@@ -273,8 +273,8 @@ def _numbers(
             number = None
         if number is None or not (abs(number) <= LARGEST or (missing and np.isnan(number))):
             raise TableError(
-                f"{name}: row {row + 1}, column {column!r} must be a number within ±{LARGEST:g}, got "
-                f"{shown(cell)} (it is the {role}; leave rows without one out)"
+                f"{name}: row {row + 1}, column {column!r} must be a finite number, got {shown(cell)} "
+                f"(it is the {role}, at most {LARGEST:g} in size; leave rows without one out)"
             )
         found[row] = number
     return found

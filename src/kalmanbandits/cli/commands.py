@@ -17,6 +17,8 @@ from kalmanbandits.cli.terminal import one_line, say
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+# Settings of libraries that do nothing here, and of which nonsense would end the import of the library.
+UNUSED = ("MPLBACKEND", "NUMBA_NUM_THREADS")
 ASSUMPTION_FAILS, BAD_USE, REFUSED, DISK, CLUSTER, INTERRUPTED = 1, 2, 3, 4, 5, 130
 EXIT_CODES = """\b
 Exit codes:
@@ -175,6 +177,8 @@ def _fault(error: Exception) -> int | None:
 def main() -> NoReturn:
     """The entry point of the command `kalmanbandits`."""
     _open_streams()
+    for name in UNUSED:
+        os.environ.pop(name, None)
     sys.exit(answer(sys.argv[1:]))
 
 
