@@ -419,8 +419,8 @@ def texts(name: str, value: object, hint: str = "") -> list[str]:
     return given
 
 
-def mapping(name: str, value: object, hint: str = "") -> Mapping[Any, Any]:
-    """`value` if it is a dictionary or something like one.
+def mapping(name: str, value: object, hint: str = "") -> dict[Any, Any]:
+    """`value` as a dictionary, if it is one or something like one.
 
     Parameters
     ----------
@@ -429,8 +429,8 @@ def mapping(name: str, value: object, hint: str = "") -> Mapping[Any, Any]:
 
     Returns
     -------
-    Mapping
-        The value.
+    dict
+        The same keys and values, in their order.
 
     Examples
     --------
@@ -438,9 +438,13 @@ def mapping(name: str, value: object, hint: str = "") -> Mapping[Any, Any]:
     Traceback (most recent call last):
     kalmanbandits.errors.InvalidType: counts must be a dictionary, got ['theta'] (such as {'theta': 9})
     """
-    if not isinstance(value, Mapping):
-        raise InvalidType(f"{name} must be a dictionary, got {shown(value)}{_way(hint)}")
-    return value
+    reason = None
+    if isinstance(value, Mapping):
+        try:
+            return {key: value[key] for key in value}
+        except Exception as error:  # of somebody's own
+            reason = error
+    raise InvalidType(f"{name} must be a dictionary, got {shown(value)}{_way(hint)}") from reason
 
 
 def function(name: str, value: object, hint: str = "") -> Callable[..., Any]:
@@ -500,6 +504,7 @@ def file_path(name: str, value: object, hint: str = "") -> Path:
         raise InvalidType(
             f"{name} must be a path, got {shown(value)} of type {type(value).__name__}{_way(hint)}"
         )
+    text = str.__str__(text)  # whatever a class of somebody's own would say in its place
     if not text:
         raise InvalidArgument(f"{name} must be a path, got ''{_way(hint)}")
     try:

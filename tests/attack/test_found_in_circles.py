@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import kalmanbandits as kb
-from kalmanbandits.agent import database, old_log, snapshots
+from kalmanbandits.agent import careful, database, old_log, snapshots
 from kalmanbandits.errors import FileFormatError
 
 PAGE, FAN, LEVELS = database.PAGE, 60, 10
@@ -125,8 +125,8 @@ def test_a_history_without_end_is_damage(journal: Path) -> None:
 def test_a_long_table_in_one_transaction_is_none(tmp_path: Path) -> None:
     """What is written is not in the file yet, however many steps that takes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(database, "STEPS", 1000)
-        patch.setattr(database, "STEPS_PER_BYTE", 0)
+        patch.setattr(careful, "STEPS", 1000)
+        patch.setattr(careful, "STEPS_PER_BYTE", 0)
         with kb.Agent.open(tmp_path / "journal", kb.UCB(arms=2)) as agent:
             tickets = [agent.ask() for _ in range(500)]
             agent.tell_many([(ticket, 1.0) for ticket in tickets])

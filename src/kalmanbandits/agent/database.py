@@ -21,7 +21,7 @@ import time
 import uuid
 import zlib
 from collections.abc import Iterable, Iterator
-from math import inf, nan
+from math import nan
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -29,6 +29,7 @@ from urllib.parse import quote
 from kalmanbandits import __version__
 from kalmanbandits.agent import forking
 from kalmanbandits.agent.beside import APPLICATION, ENDINGS
+from kalmanbandits.agent.careful import CarefulConnection
 from kalmanbandits.agent.events import CHOICES, ENDS, KINDS, REWARDED, Event
 from kalmanbandits.agent.schema import SCHEMA, check_schema
 from kalmanbandits.durability import flush_folder
@@ -43,8 +44,6 @@ PATIENCE = 30.0  # seconds for other processes to finish what they write
 FACTS = ("format", "id", "founded", "version")  # that a journal says of itself
 MOST = 2**62  # events
 NO_ROOM = 10**9  # bytes of a snapshot that SQLite refuses
-STEPS = 2_000_000  # of SQLite's machine, some 0.1 s: how often it is asked whether a statement takes too long
-STEPS_PER_BYTE = 4  # a row of an event has some 50 bytes, and takes about 20 steps
 
 CODES = {word: kind for kind, word in KINDS.items()}
 CHECKED = struct.Struct("<qqqddd")
@@ -57,7 +56,7 @@ NUMBERS = {
 }
 DAMAGED = (
     sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_ERROR,
-    sqlite3.SQLITE_INTERRUPT,  # by nobody but `_Connection`, where pages lead in circles
+    sqlite3.SQLITE_INTERRUPT,  # by nobody but `CarefulConnection`, where pages lead in circles
 )  # fmt: skip
 
 
@@ -152,48 +151,10 @@ def only_to_read(path: Path) -> sqlite3.Connection:
     return db
 
 
-class _Connection(sqlite3.Connection):
-    """What a damaged file must not do to whoever reads it.
-
-    SQLite quotes a damaged schema in its messages, and Python cannot read one that is not UTF-8. And SQLite
-    follows pages wherever they lead: a few of them that share their children hold more rows than anybody can
-    read. So a statement ends after more steps than the rows in a file of this size could take.
-    """
-
-    path: Path | None = None
-    _long = 0.0  # how many times `STEPS` the statement under way has taken
-
-    def watch(self, path: Path) -> None:
-        """Let no statement read without end; `path` is that of the database."""
-        self.path = path
-        self.set_progress_handler(self._too_long, STEPS)
-
-    def _too_long(self) -> bool:
-        self._long += 1
-        files = [f"{self.path}{ending}" for ending in ("", "-wal")]
-        size = sum(os.stat(file).st_size for file in files if os.path.exists(file))
-        return self._long * STEPS > STEPS_PER_BYTE * size + STEPS
-
-    def executemany(self, sql: str, parameters: Any, /) -> sqlite3.Cursor:
-        """As `sqlite3.Connection.executemany`: what is written need not be in the file yet."""
-        self._long = -inf
-        return super().executemany(sql, parameters)
-
-    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
-        """As `sqlite3.Connection.execute`, with damage in place of a message that cannot be read."""
-        self._long = 0.0
-        try:
-            return super().execute(sql, parameters)
-        except UnicodeDecodeError as error:
-            damage = sqlite3.DatabaseError("malformed database schema")
-            damage.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-            raise damage from error
-
-
 def _open(path: Path, mode: str) -> sqlite3.Connection:
     address = f"file:{quote(os.fsencode(path.absolute()))}?mode={mode}"
     db = sqlite3.connect(
-        address, uri=True, isolation_level=None, check_same_thread=False, factory=_Connection
+        address, uri=True, isolation_level=None, check_same_thread=False, factory=CarefulConnection
     )
     db.watch(path)
     return db

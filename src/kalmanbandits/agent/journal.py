@@ -21,11 +21,11 @@ from kalmanbandits.agent import database
 from kalmanbandits.agent.batch import Batch
 from kalmanbandits.agent.connection import Connection
 from kalmanbandits.agent.events import Event
-from kalmanbandits.agent.history import Keep, check_rows, rows_of
+from kalmanbandits.agent.history import Keep, rows_on_record
 from kalmanbandits.agent.play import Play
 from kalmanbandits.agent.records import follow, restore
 from kalmanbandits.agent.snapshots import Snapshots
-from kalmanbandits.errors import FileFormatError, InvalidArgument, JournalError
+from kalmanbandits.errors import FileFormatError, JournalError
 
 T = TypeVar("T")
 
@@ -137,10 +137,7 @@ class Journal:
         self.check_open()
         with self.connection.words("cannot be read"):
             found = list(database.history(self.path, self.connection.get(), self.connection.seed))
-        try:  # those that the snapshot knows were not followed, and so not checked
-            return check_rows(rows_of(found), self._play.begun, self._play.policy.arms)
-        except (InvalidArgument, OverflowError) as error:  # the latter by a time beyond all calendars
-            raise FileFormatError(f"{self.path} is damaged: {error} (bring it back from a copy)") from error
+        return rows_on_record(self.path, found, self._play.begun, self._play.policy.arms)
 
     def reread(self) -> None:
         """Bring the agent to what the file holds."""
