@@ -94,7 +94,9 @@ class Arrays:
         path = f"{layout.name}/{measure}"
         if path not in self._present:
             folder = self.root / path
-            self._present[path] = {each.name for each in folder.iterdir()} if folder.is_dir() else set()
+            found = {each.name for each in folder.iterdir()} if folder.is_dir() else set()
+            # Of threads that look at the same time, none may take away what another has noted since.
+            return self._present.setdefault(path, found)
         return self._present[path]
 
     def _key(self, layout: Layout, chunk: Chunk, measure: str) -> str:
