@@ -23,8 +23,10 @@ def arrow_columns(table: Any) -> Series:
             cells = column.cast("timestamp[s]", safe=False).to_numpy().astype("datetime64[s]")
         elif types.is_floating(kind) or types.is_integer(kind):
             cells = column.cast("float64", safe=False).to_numpy()
-        elif types.is_boolean(kind) or types.is_null(kind):
+        elif types.is_boolean(kind):
             cells = column.cast("int8").cast("float64").to_numpy()
+        elif types.is_null(kind):
+            cells = [None] * len(column)
         else:
             cells = objects(column.to_pylist, kind, len(column))
         series.append((name, cells))

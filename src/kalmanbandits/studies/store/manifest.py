@@ -146,9 +146,9 @@ def write_manifest(folder: Path, content: Manifest) -> None:
 def check_blocks(folder: Path, known: Manifest, study: Study) -> None:
     """Refuse blocks that no store of this study has: chunks of them would take any memory."""
     sizes = known["blocks"]
-    most = largest_blocks(study)
+    most, runs = largest_blocks(study), study.runs if study.keep == "runs" else 2**62
     if set(sizes) != set(study.groups) or not all(
-        1 <= n <= ROOMY * most[name] and not isinstance(n, bool) for name, n in sizes.items()
+        1 <= n <= min(runs, ROOMY * most[name]) and not isinstance(n, bool) for name, n in sizes.items()
     ):
         raise FileFormatError(
             f"{folder / MANIFEST} is damaged: 'blocks' does not fit {TEXT} (start anew with --fresh)"
