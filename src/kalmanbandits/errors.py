@@ -8,6 +8,7 @@ import numbers
 import os
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ from numpy.typing import ArrayLike
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 T = TypeVar("T")
+MOST_ENTRIES = 10**7  # of a list: an iterator may have no end
 LARGEST = 1e100  # beyond it squares and sums of them leave the range of floats
 _LONGEST = 200  # characters of a value in a message
 
@@ -381,7 +383,10 @@ def entries(name: str, value: Any, wanted: str, hint: str = "") -> list[Any]:
     """
     try:
         if not isinstance(value, (str, bytes)):
-            return list(value)
+            found = list(islice(value, MOST_ENTRIES + 1))
+            if len(found) <= MOST_ENTRIES:
+                return found
+            raise ValueError(f"it has more than {MOST_ENTRIES} entries")
         reason = None
     except Exception as error:  # it has none, or is an object of somebody's own that fails
         reason = error
@@ -414,8 +419,8 @@ def texts(name: str, value: object, hint: str = "") -> list[str]:
     return given
 
 
-def mapping(name: str, value: object, hint: str = "") -> Mapping[Any, Any]:
-    """`value` if it is a dictionary or something like one.
+def mapping(name: str, value: object, hint: str = "") -> dict[Any, Any]:
+    """`value` as a dictionary, if it is one or something like one.
 
     Parameters
     ----------
@@ -424,8 +429,8 @@ def mapping(name: str, value: object, hint: str = "") -> Mapping[Any, Any]:
 
     Returns
     -------
-    Mapping
-        The value.
+    dict
+        The same keys and values, in their order.
 
     Examples
     --------
@@ -433,9 +438,13 @@ def mapping(name: str, value: object, hint: str = "") -> Mapping[Any, Any]:
     Traceback (most recent call last):
     kalmanbandits.errors.InvalidType: counts must be a dictionary, got ['theta'] (such as {'theta': 9})
     """
-    if not isinstance(value, Mapping):
-        raise InvalidType(f"{name} must be a dictionary, got {shown(value)}{_way(hint)}")
-    return value
+    reason = None
+    if isinstance(value, Mapping):
+        try:
+            return {key: value[key] for key in value}
+        except Exception as error:  # of somebody's own
+            reason = error
+    raise InvalidType(f"{name} must be a dictionary, got {shown(value)}{_way(hint)}") from reason
 
 
 def function(name: str, value: object, hint: str = "") -> Callable[..., Any]:
@@ -495,6 +504,7 @@ def file_path(name: str, value: object, hint: str = "") -> Path:
         raise InvalidType(
             f"{name} must be a path, got {shown(value)} of type {type(value).__name__}{_way(hint)}"
         )
+    text = str.__str__(text)  # whatever a class of somebody's own would say in its place
     if not text:
         raise InvalidArgument(f"{name} must be a path, got ''{_way(hint)}")
     try:

@@ -106,7 +106,9 @@ def read(source: Target | bytes) -> Saved:
     except FileFormatError:
         raise
     except Exception as error:  # whatever a foreign or damaged file may cause on its way through the readers
-        raise FileFormatError(f"{name} is cut short, damaged, or not a saved agent: {error}") from error
+        raise FileFormatError(
+            f"{name} is cut short, damaged, or not a saved agent: {error!s:.300}"
+        ) from error
 
 
 def _read(path: Any, file: Any) -> Saved:

@@ -199,21 +199,35 @@ def documents(folder: Path, seed: int) -> Target:
 
 
 def tables(folder: Path, seed: int) -> Target:
-    """CSV files."""
+    """CSV files, with headers of any kind, as tables and as logs."""
     cell = st.sampled_from(
         ["1", "-2.5", "", "nan", "inf", "1e400", "x", '"', "1,5", "1;2", "\x00", "ä", "\r", "1e160"]
     )
     row = st.lists(cell, max_size=6).map(",".join)
     drawn = st.lists(row, max_size=12).map("\n".join)
+    name = st.sampled_from(
+        ["a", "b", "", "time", "t [s]", "day", "arm", "reward", "p", "((", " ", "1", "2024-01-01"]
+    )
+    separator = st.sampled_from([",", ";", "\t", " ", "1", "-"])
+
+    @st.composite
+    def headed(draw: Any) -> str:
+        """A header, and rows of numbers that are as long as it, or nearly."""
+        names, by = draw(st.lists(name, max_size=6)), draw(separator)
+        rows = draw(st.lists(st.integers(-1, 2), max_size=8))
+        lines = [names, *([f"{(7 * t) % 5 / 4}"] * len(names) for t in rows)]
+        return draw(st.sampled_from(["", f"sep={by}\n"])) + "\n".join(map(by.join, lines))
 
     def play(case: Any) -> None:
-        text, damage = case
+        text, damage, index = case
         path = folder / "damaged.csv"
         path.write_bytes(damaged(text.encode(), damage))
+        judged(lambda: read_log(path).table())
+        judged(lambda: Replay(path, index=index))
         replay = Replay(path)
         assert replay.rounds > 0, "a table without rounds"
 
-    return Target(st.tuples(st.just(TABLE) | drawn, st.just([]) | damages), play)
+    return Target(st.tuples(st.just(TABLE) | drawn | headed(), st.just([]) | damages, name), play)
 
 
 def arrow_tables(folder: Path, seed: int) -> Target:
@@ -230,6 +244,14 @@ def arrow_tables(folder: Path, seed: int) -> Target:
         sound.append(content.getvalue())
     for compression in ("uncompressed", "zstd", "lz4"):
         feather.write_feather(table, content := io.BytesIO(), compression=compression)
+        sound.append(content.getvalue())
+    odd = (
+        pyarrow.bool_(), pyarrow.null(), pyarrow.string(), pyarrow.decimal128(20, 2), pyarrow.float64(),
+        pyarrow.timestamp("us", "Nowhere/Else"), pyarrow.list_(pyarrow.float64()),
+    )  # fmt: skip
+    for rows, kind in enumerate(odd):  # with few rows or none, and without a name
+        column = pyarrow.nulls(rows % 3, kind)
+        parquet.write_table(pyarrow.table([column] * 3, ["day", "", "b"]), content := io.BytesIO())
         sound.append(content.getvalue())
 
     def play(case: Any) -> None:

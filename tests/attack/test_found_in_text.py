@@ -145,3 +145,25 @@ def test_exceptions_from_another_thread_do_not_reach_the_compiler(tmp_path: Path
         timeout=120,
     )
     assert (run.returncode, run.stdout, run.stderr) == (0, "True {1}\n", "")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-", ">/dev/full", "2>/dev/full"])
+def test_streams_that_are_closed_or_full(closed: str, tmp_path: Path) -> None:
+    """Python has None for a closed one, and the next file that was opened took its place."""
+    (tmp_path / "system.toml").write_text('family = "rotation"\ntheta = 1.0\n')
+    script = "import sys; from kalmanbandits.cli import main; main()"
+    for arguments, code in (("check system.toml", 0), ("check nothing.toml", 2)):
+        command = f'"{sys.executable}" -c "{script}" {arguments} {closed}'
+        done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True)
+        assert "Traceback" not in done.stderr
+        assert done.returncode == (4 if closed == ">/dev/full" and code == 0 else code), done.stderr
+
+
+@pytest.mark.parametrize("name", ["MPLBACKEND", "NUMBA_NUM_THREADS"])
+def test_nonsense_in_settings_that_do_nothing_here(name: str) -> None:
+    """Matplotlib and Numba refuse it when they are imported, in a traceback."""
+    script = f"import os; os.environ[{name!r}] = '-1'; from kalmanbandits.cli import main; import sys; "
+    script += "sys.argv = ['', 'list']; import atexit; atexit.register(__import__, 'matplotlib'); main()"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""

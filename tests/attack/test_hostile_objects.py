@@ -90,3 +90,62 @@ def test_what_a_save_file_says_of_itself_does_not_fill_the_screen(tmp_path: Path
         with pytest.raises(kb.errors.FileFormatError) as caught:
             kb.Agent.load(tmp_path / "damaged")
         assert len(str(caught.value)) < 1000
+
+
+class Strange(dict[str, object]):
+    """A dictionary whose items are no pairs."""
+
+    def items(self) -> Any:
+        return [(1, 2, 3)]
+
+
+class Silent(dict[str, object]):
+    """A dictionary that does not give what it holds."""
+
+    def __getitem__(self, key: object) -> Any:
+        raise RuntimeError("no")
+
+
+class Agreeable:
+    """Whatever is asked of it, it has: as the stand-ins of tests are."""
+
+    def __getattr__(self, name: str) -> Agreeable:
+        return self
+
+    def __call__(self, *_: object, **__: object) -> Agreeable:
+        return self
+
+
+class Unspeakable(str):
+    """A text that cannot be made one."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no")
+
+
+def test_dictionaries_are_read_by_their_keys(tmp_path: Path) -> None:
+    table = Strange(a=[1.0, 2.0], b=[2.0, 1.0])
+    assert kb.systems.Replay(table).names == ("a", "b")
+    assert kb.Agent(kb.UCB(arms=2), arms=["a", "b"], minimum_share=Strange(a=0.1)).arms == ("a", "b")
+    for call in (
+        lambda: kb.systems.Replay(Silent(a=[1.0, 2.0])),
+        lambda: kb.Agent(kb.UCB(arms=2), maximum_share=Silent({"0": 0.5})),
+        lambda: kb.studies.Changes(counts=Silent(theta=3)),
+    ):
+        with pytest.raises(InvalidType, match="must be a dictionary"):
+            call()
+
+
+def test_what_has_every_method_is_no_table(tmp_path: Path) -> None:
+    for call in (kb.systems.Replay, kb.backtesting.read_log):
+        with pytest.raises(InvalidArgument, match="Agreeable"):
+            call(Agreeable())
+    agent = kb.Agent(kb.UCB(arms=2))
+    agent.save(Unspeakable(tmp_path / "saved"))
+    assert kb.Agent.load(Unspeakable(tmp_path / "saved")).rounds == 0
+
+
+@pytest.mark.parametrize("value", [None, [1.0, 2.0], "x", b"\0", np.ones(2), 10**400])
+def test_a_bound_is_a_number(value: object) -> None:
+    with pytest.raises(InvalidType, match="value must be a number"):
+        kb.theory.Bound(value, "e", valid=True, why="always")  # type: ignore[arg-type]

@@ -7,6 +7,8 @@ import io
 import json
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,8 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 from kalmanbandits import durability
 from kalmanbandits.errors import FileFormatError, InvalidArgument
 from kalmanbandits.studies import Changes, Results, StoreRefused, parse_study, run_study
-from kalmanbandits.studies.store.arrays import LEVEL, encoded
+from kalmanbandits.studies.store.arrays import LEVEL, Arrays, encoded
+from kalmanbandits.studies.store.store import Store
 from study_worlds import TEXT, chunk_files, contents, small_blocks, small_study
 
 CHUNK = "data.zarr/angles/regret/c.1.0.2.0"
@@ -163,6 +166,34 @@ def test_starting_anew_leaves_other_files(store: Path) -> None:
     (store / "figure.png").write_text("drawn")
     run_study(small_study(), store, resume=False)
     assert (store / "figure.png").read_text() == "drawn"
+
+
+def test_threads_that_write_their_first_chunks_at_once(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that had listed the folder before took away what the other noted: its runs were in no report."""
+    sound = Store.at(store)
+    layout, (one, other) = sound.layouts["angles"], sound.chunks()[:2]
+    values = {chunk: {"regret": sound.read(chunk, "regret")} for chunk in (one, other)}
+    for chunk in (one, other):
+        (store / "data.zarr" / "angles" / "regret" / f"c.{chunk.cell}.0.{chunk.block}.0").unlink()
+    arrays = Arrays(store, sound.layouts.values())
+    listed, written, listing = threading.Event(), threading.Event(), Path.iterdir
+
+    def slow(folder: Path) -> Iterator[Path]:
+        found = list(listing(folder))
+        if threading.current_thread() is late:
+            listed.set()
+            assert written.wait(60)
+        return iter(found)
+
+    monkeypatch.setattr(Path, "iterdir", slow)
+    late = threading.Thread(target=arrays.write, args=(layout, one, values[one]))
+    late.start()
+    assert listed.wait(60)
+    arrays.write(layout, other, values[other])
+    written.set()
+    late.join()
+    assert arrays.has(layout, one, "regret")
+    assert arrays.has(layout, other, "regret")
 
 
 HOLD = """

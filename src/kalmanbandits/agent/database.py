@@ -29,6 +29,7 @@ from urllib.parse import quote
 from kalmanbandits import __version__
 from kalmanbandits.agent import forking
 from kalmanbandits.agent.beside import APPLICATION, ENDINGS
+from kalmanbandits.agent.careful import CarefulConnection
 from kalmanbandits.agent.events import CHOICES, ENDS, KINDS, REWARDED, Event
 from kalmanbandits.agent.schema import SCHEMA, check_schema
 from kalmanbandits.durability import flush_folder
@@ -53,7 +54,10 @@ NUMBERS = {
     sqlite3.SQLITE_CANTOPEN: errno.EACCES,
     sqlite3.SQLITE_PERM: errno.EACCES,
 }
-DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_ERROR)
+DAMAGED = (
+    sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_ERROR,
+    sqlite3.SQLITE_INTERRUPT,  # by nobody but `CarefulConnection`, where pages lead in circles
+)  # fmt: skip
 
 
 def create(folder: Path, founded: dict[str, Any], agent: bytes) -> None:
@@ -140,31 +144,20 @@ def only_to_read(path: Path) -> sqlite3.Connection:
     """A connection that has begun to read, and keeps others from having the database for themselves."""
     db = _open(path, "ro")
     try:
-        db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
     except BaseException:
         db.close()
         raise
     return db
 
 
-class _Connection(sqlite3.Connection):
-    """SQLite quotes a damaged schema in its messages, and Python cannot read one that is not UTF-8."""
-
-    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
-        """As `sqlite3.Connection.execute`, with damage in place of a message that cannot be read."""
-        try:
-            return super().execute(sql, parameters)
-        except UnicodeDecodeError as error:
-            damage = sqlite3.DatabaseError("malformed database schema")
-            damage.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-            raise damage from error
-
-
 def _open(path: Path, mode: str) -> sqlite3.Connection:
     address = f"file:{quote(os.fsencode(path.absolute()))}?mode={mode}"
-    return sqlite3.connect(
-        address, uri=True, isolation_level=None, check_same_thread=False, factory=_Connection
+    db = sqlite3.connect(
+        address, uri=True, isolation_level=None, check_same_thread=False, factory=CarefulConnection
     )
+    db.watch(path)
+    return db
 
 
 def facts(db: sqlite3.Connection) -> dict[str, Any]:

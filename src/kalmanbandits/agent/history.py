@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kalmanbandits.agent.events import CHOICES, ENDS, REWARDED, Event
-from kalmanbandits.errors import InvalidArgument, InvalidType, positive, shown, texts, whole
+from kalmanbandits.errors import FileFormatError, InvalidArgument, InvalidType, positive, shown, texts, whole
 
 if TYPE_CHECKING:
     import pandas
@@ -167,9 +167,18 @@ def check_keep(keep: object) -> Keep:
         ) from None
 
 
-def rows_of(events: Iterable[Event]) -> Rows:
-    """The rows of a history from the events of a journal."""
-    events = list(events)
+def rows_on_record(path: Path, events: list[Event], rounds: int, arms: int) -> Rows:
+    """The rows of a history from the events of a journal, refused if they make no sense.
+
+    Those that a snapshot knows are not followed, so that nothing else looks at what they say.
+    """
+    try:
+        return check_rows(_rows(events), rounds, arms)
+    except (InvalidArgument, OverflowError) as error:  # the latter by a time beyond all calendars
+        raise FileFormatError(f"{path} is damaged: {error} (bring it back from a copy)") from error
+
+
+def _rows(events: list[Event]) -> Rows:
     begun = [event for event in events if event.kind in CHOICES]
     rows = np.zeros(len(begun), ROW)
     place = {event.round: i for i, event in enumerate(begun)}
@@ -185,7 +194,7 @@ def rows_of(events: Iterable[Event]) -> Rows:
 
 
 def check_rows(rows: Rows, rounds: int, arms: int) -> Rows:
-    """The rows that a save file holds, refused if they make no sense."""
+    """The rows that a file holds, refused if they make no sense."""
     if rows.dtype != ROW or rows.ndim != 1:
         raise InvalidArgument(f"its history has the type {rows.dtype}")
     if len(rows) and (

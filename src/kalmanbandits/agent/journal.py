@@ -21,7 +21,7 @@ from kalmanbandits.agent import database
 from kalmanbandits.agent.batch import Batch
 from kalmanbandits.agent.connection import Connection
 from kalmanbandits.agent.events import Event
-from kalmanbandits.agent.history import Keep, rows_of
+from kalmanbandits.agent.history import Keep, rows_on_record
 from kalmanbandits.agent.play import Play
 from kalmanbandits.agent.records import follow, restore
 from kalmanbandits.agent.snapshots import Snapshots
@@ -136,7 +136,8 @@ class Journal:
         """The rows of the history that is kept."""
         self.check_open()
         with self.connection.words("cannot be read"):
-            return rows_of(database.history(self.path, self.connection.get(), self.connection.seed))
+            found = list(database.history(self.path, self.connection.get(), self.connection.seed))
+        return rows_on_record(self.path, found, self._play.begun, self._play.policy.arms)
 
     def reread(self) -> None:
         """Bring the agent to what the file holds."""

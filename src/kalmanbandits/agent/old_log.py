@@ -32,6 +32,7 @@ RECORD_SIZE = CHECK.size + RECORD.size
 
 WITH_ARM, WITH_REWARD = struct.Struct("<Bqq"), struct.Struct("<Bqd")
 EVENT_SIZE = WITH_ARM.size
+CHECKED_AGAIN = 16  # times the size of a log, at most, in the search for a whole record behind a broken one
 
 
 def read_events(path: Path, journal: bytes, number: int) -> list[Event]:
@@ -47,7 +48,11 @@ def read_events(path: Path, journal: bytes, number: int) -> list[Event]:
             layout = WITH_REWARD if kind == REWARDED else WITH_ARM
             events.append(Event(*layout.unpack_from(packed, i)))
         place += RECORD_SIZE + len(packed)
+    left = CHECKED_AGAIN * len(content)
     for later in range(place + 1, len(content) - RECORD_SIZE):
+        left -= _size_at(content, later)
+        if left < 0:
+            raise FileFormatError(f"{path} is damaged at byte {place}: what follows only looks like records")
         found = _record_at(content, later, seed)
         if found and (found[1] > place or found[1] == 0):  # 0: by fsync=False, which says nothing of the disk
             raise FileFormatError(
@@ -59,17 +64,25 @@ def read_events(path: Path, journal: bytes, number: int) -> list[Event]:
 
 def _record_at(content: bytes, place: int, seed: int) -> tuple[bytes, int] | None:
     """Events and durable bytes of the record that begins at `place`, if a whole one does."""
+    size = _size_at(content, place)
+    if not size:
+        return None
     start = place + CHECK.size
-    if start + RECORD.size > len(content):
-        return None
-    size, durable = RECORD.unpack_from(content, start)
-    end = start + RECORD.size + size
-    if size == 0 or size % EVENT_SIZE or durable > place or end > len(content):
-        return None
+    (_, durable), end = RECORD.unpack_from(content, start), start + RECORD.size + size
     (check,) = CHECK.unpack_from(content, place)
     if zlib.crc32(content[start:end], (seed + place) & 0xFFFFFFFF) != check:
         return None
     return content[start + RECORD.size : end], durable
+
+
+def _size_at(content: bytes, place: int) -> int:
+    """Bytes of the events of what may be a record that begins at `place`; 0 where none can."""
+    start = place + CHECK.size
+    if start + RECORD.size > len(content):
+        return 0
+    size, durable = RECORD.unpack_from(content, start)
+    fits = size % EVENT_SIZE == 0 and durable <= place and start + RECORD.size + size <= len(content)
+    return int(size) if fits else 0
 
 
 def _check_header(path: Path, content: bytes, journal: bytes, number: int) -> None:

@@ -8,7 +8,17 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from kalmanbandits.errors import InvalidArgument, InvalidType, entries, nearest, real, shown, truth, whole
+from kalmanbandits.errors import (
+    InvalidArgument,
+    InvalidType,
+    entries,
+    mapping,
+    nearest,
+    real,
+    shown,
+    truth,
+    whole,
+)
 
 Arm = int | str  # an arm as people give it: its index, or its name where the arms have names
 Shares = float | Mapping[Arm, float]
@@ -177,9 +187,10 @@ def _check_shares(
         return None
     if not isinstance(shares, Mapping):
         return _check_share(argument, shares)
-    found = {arm_index(argument, arm, k, names): _check_share(argument, x) for arm, x in shares.items()}
-    if len(found) < len(shares):
-        raise InvalidArgument(f"{argument} must give each arm once, got {dict(shares)!r}")
+    given = mapping(argument, shares)
+    found = {arm_index(argument, arm, k, names): _check_share(argument, x) for arm, x in given.items()}
+    if len(found) < len(given):
+        raise InvalidArgument(f"{argument} must give each arm once, got {shown(given)}")
     return found
 
 

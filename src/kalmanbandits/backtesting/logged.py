@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kalmanbandits.errors import (
+    LARGEST,
     Array,
     InvalidArgument,
     InvalidType,
@@ -41,7 +42,7 @@ from kalmanbandits.systems.table_cells import number_in
 from kalmanbandits.systems.table_files import one_character, read_series
 from kalmanbandits.systems.table_frames import frame_series
 from kalmanbandits.systems.table_index import Index, TableError, from_numbers, from_text
-from kalmanbandits.systems.tables import as_number
+from kalmanbandits.systems.tables import MOST_CELLS, as_number
 
 ROLES: dict[str, tuple[str, ...]] = {
     "time": ("time", "date", "datetime", "timestamp", "round", "step", "t", "when", "day", "hour"),
@@ -205,8 +206,13 @@ def read_log(
     arms = tuple(sorted(set(labels)))
     if len(arms) < 2:
         raise TableError(f"{name} must have at least two arms, got {list(arms)!r}")
-    if chances is not None and not ((chances > 0) & (chances <= 1)).all():
-        row = int(np.argmin((chances > 0) & (chances <= 1)))
+    if len(arms) * len(labels) > MOST_CELLS:
+        raise TableError(
+            f"{name} must have at most {MOST_CELLS:,} pairs of a row and an arm, got {len(labels):,} rows × "
+            f"{len(arms):,} arms (is {cells!r} the column of the arms?)"
+        )
+    if chances is not None and not ((chances >= 1 / LARGEST) & (chances <= 1)).all():
+        row = int(np.argmin((chances >= 1 / LARGEST) & (chances <= 1)))
         raise TableError(
             f"{name}: row {row + 1}, column {columns['propensity']!r} must be a probability above 0, got "
             f"{chances[row]:g} (that with which the arm of the row was chosen)"
@@ -265,10 +271,10 @@ def _numbers(
             number = number_in(cell) if isinstance(cell, str) else as_number(cell)
         except (TypeError, ValueError, OverflowError):
             number = None
-        if number is None or not (np.isfinite(number) or (missing and np.isnan(number))):
+        if number is None or not (abs(number) <= LARGEST or (missing and np.isnan(number))):
             raise TableError(
                 f"{name}: row {row + 1}, column {column!r} must be a finite number, got {shown(cell)} "
-                f"(it is the {role}; leave rows without one out)"
+                f"(it is the {role}, at most {LARGEST:g} in size; leave rows without one out)"
             )
         found[row] = number
     return found

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 Progress = Callable[[int, int], None]
+MOST_RUNS = 10_000_000  # as in studies
 LONG_WORK = 50_000  # rounds, of all runs, that a policy plays at most again if it refits a model on its way
 
 
@@ -101,7 +102,8 @@ def make_work(
     """All that `backtest` has to do, once its arguments are found to be good."""
     check_replay(replay)
     check_policies(policies, replay.arms, "the table", Policy)
-    runs, seed, fitted = whole("runs", runs, 1), whole("seed", seed, 0), whole("fitted", fitted, 0)
+    runs = whole("runs", runs, 1, "more would never end", below=MOST_RUNS + 1)
+    seed, fitted = whole("seed", seed, 0), whole("fitted", fitted, 0)
     if left_out is not None:
         mapping("left_out", left_out, "names and reasons")
     if progress is not None:

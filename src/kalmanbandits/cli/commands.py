@@ -6,7 +6,7 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -17,6 +17,8 @@ from kalmanbandits.cli.terminal import one_line, say
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+# Settings of libraries that do nothing here, and of which nonsense would end the import of the library.
+UNUSED = ("MPLBACKEND", "NUMBA_NUM_THREADS")
 ASSUMPTION_FAILS, BAD_USE, REFUSED, DISK, CLUSTER, INTERRUPTED = 1, 2, 3, 4, 5, 130
 EXIT_CODES = """\b
 Exit codes:
@@ -163,7 +165,8 @@ def _fault(error: Exception) -> int | None:
         return 0
     if not isinstance(error, (KalmanBanditsError, OSError)):
         return None
-    say(f"error: {error}", err=True)
+    with suppress(OSError):  # nobody can be told
+        say(f"error: {error}", err=True)
     if isinstance(error, (StoreRefused, FileFormatError)):
         return REFUSED
     if isinstance(error, ClusterError):
@@ -173,4 +176,22 @@ def _fault(error: Exception) -> int | None:
 
 def main() -> NoReturn:
     """The entry point of the command `kalmanbandits`."""
+    _open_streams()
+    for name in UNUSED:
+        os.environ.pop(name, None)
     sys.exit(answer(sys.argv[1:]))
+
+
+def _open_streams() -> None:
+    """Open the standard streams that are closed: or the next file would take the place of one of them.
+
+    Whatever is said to that stream would then be written into the file; and Python has None for the stream.
+    """
+    handle = -1
+    while handle <= 2:
+        handle = os.open(os.devnull, os.O_RDWR)
+    os.close(handle)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            stream = open(number, "w" if number else "r", encoding="utf-8", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)

@@ -10,7 +10,14 @@ from pathlib import Path
 from kalmanbandits.durability import beginning, flush_folder
 from kalmanbandits.errors import StoreRefused
 
-MARK = "kalmanbandits"  # stands near the beginning of figures and pages
+MARK = "kalmanbandits"  # who made a figure or a page
+# How that is written in each kind of file. Of others of our names the word is asked for: what they hold is
+# looked at where they are made.
+MARKS = {
+    ".png": b"Software\0" + MARK.encode(),
+    ".svg": f"<dc:title>{MARK}</dc:title>".encode(),
+    ".html": f'<meta name="generator" content="{MARK}">'.encode(),
+}
 LOOKED_AT = 8192  # bytes in which it must stand
 
 
@@ -20,8 +27,8 @@ def check_ours(folder: Path, names: Sequence[str], table: str) -> None:
         path = folder / name
         if not path.exists() and not path.is_symlink():
             continue
-        mark = table if path.suffix == ".csv" else MARK
-        if not path.is_file() or mark.encode() not in beginning(path, LOOKED_AT):
+        mark = table.encode() if path.suffix == ".csv" else MARKS.get(path.suffix, MARK.encode())
+        if not path.is_file() or mark not in beginning(path, LOOKED_AT):
             raise StoreRefused(
                 f"{path} is there already and no report has written it (move it away, or write elsewhere)"
             )

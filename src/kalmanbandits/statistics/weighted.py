@@ -63,7 +63,7 @@ def weighted_mean(
         return WeightedMean(_around(np.nan, np.inf), 0.0)
     share = w / total
     value, n = float(share @ x), 1 / float(share @ share)
-    if np.count_nonzero(w) < 2:
+    if np.count_nonzero(w) < 2 or n <= 1:  # or one weighs so much more that the others do not count
         return WeightedMean(_around(value, np.inf), 1.0)
     u, q = share * (x - value) * len(x), level ** (1 / together)
     found, seen = long_run(u), x[w > 0]

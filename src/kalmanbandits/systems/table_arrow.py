@@ -23,6 +23,10 @@ def arrow_columns(table: Any) -> Series:
             cells = column.cast("timestamp[s]", safe=False).to_numpy().astype("datetime64[s]")
         elif types.is_floating(kind) or types.is_integer(kind):
             cells = column.cast("float64", safe=False).to_numpy()
+        elif types.is_boolean(kind):
+            cells = column.cast("int8").cast("float64").to_numpy()
+        elif types.is_null(kind):
+            cells = [None] * len(column)
         else:
             cells = objects(column.to_pylist, kind, len(column))
         series.append((name, cells))
@@ -33,7 +37,7 @@ def objects(cells: Any, kind: object, rows: int) -> list[object]:
     """What `cells()` gives as Python's objects; where Python has no such ones, the name of their type."""
     try:
         return list(cells())
-    except (OverflowError, ValueError, KeyError):  # times beyond its calendar, zones that it does not know
+    except Exception:  # times beyond its calendar, unknown zones, decimals that are none: as libraries say it
         return [str(kind)] * rows
 
 
@@ -48,5 +52,5 @@ def _pandas_index(schema: Any) -> set[str]:
     try:
         index = schema.pandas_metadata["index_columns"]
         return {name for name in index if isinstance(name, str)}
-    except (KeyError, TypeError, ValueError):  # another program wrote it
+    except (KeyError, TypeError, ValueError, RecursionError):  # another program wrote it
         return set()

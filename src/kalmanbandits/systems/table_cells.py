@@ -48,7 +48,8 @@ def has_decimal_commas(text: str, separator: str) -> bool:
     """
     if separator == "," or "," not in text:
         return False
-    cell = rf"""(?:^|{re.escape(separator)})[ "]*([+-]?{{}})[ "]*(?={re.escape(separator)}|\r?$)"""
+    ends, around = re.escape(separator), '"' if separator == " " else '" '  # or time grows by the square
+    cell = rf"""(?:^|{ends})[{around}]*([+-]?{{}})[{around}]*(?={ends}|\r?$)"""
     points = re.search(cell.format(r"\d*\.\d+(?:[eE][+-]?\d+)?"), text, re.MULTILINE)
     commas = re.finditer(cell.format(r"\d*,\d+(?:[eE][+-]?\d+)?"), text, re.MULTILINE)
     return not points and any(not THOUSANDS.fullmatch(found[1]) for found in commas)

@@ -152,10 +152,8 @@ def _from_csv(
     beneath = begun[0][1] if begun else []
     if header is None:
         header = not all(map(is_data, first, beneath + [""] * width))
-    names = numbered(width)
-    if header:
-        names = tuple(cell.strip() or numbered(j + 1)[j] for j, cell in enumerate(first))
-    else:
+    names = tuple((header and cell.strip()) or numbered(j) for j, cell in enumerate(first))
+    if not header:
         begun = [(line, first), *begun]
     for row in begun:
         _check_width(name, *row, width)
@@ -184,7 +182,7 @@ def _from_csv(
         del numbers[len(numbers) - len(places.arms) :]
     index = None
     if places.when is not None:
-        index = from_text(name, names[places.when], when, places.asked) if when else None
+        index = from_text(name, names[places.when], when, places.asked) if when or places.asked else None
         if index is None:  # it only looked like one
             return _from_csv(name, content, wanted.with_arm(names[places.when]), delimiter, header, parse)
     values = np.array(numbers).reshape(-1, len(places.arms)) if places.arms else np.zeros((0, 0))
@@ -245,9 +243,11 @@ def _empty(name: str) -> TableError:
 
 
 def one_character(delimiter: str) -> str:
-    """A delimiter, if it can be one."""
-    if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
+    """A delimiter, if it can be one: what stands in numbers cannot."""
+    if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n+-.eE':
         raise InvalidArgument(f"delimiter must be one character, got {shown(delimiter)} (such as ';')")
+    if delimiter.isdecimal():
+        raise InvalidArgument(f"delimiter must be no digit, got {shown(delimiter)} (such as ';')")
     return delimiter
 
 
@@ -258,7 +258,7 @@ def _separated(name: str, text: str, delimiter: str | None) -> tuple[str, str]:
         text = text[said.end() :]  # the end of the line stays, and so do the numbers of the others
     if delimiter is not None:
         return text, one_character(delimiter)
-    return text, _delimiter(name, text) if said is None else said[1]
+    return text, _delimiter(name, text) if said is None else one_character(said[1])
 
 
 def _delimiter(name: str, text: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kalmanbandits.errors import shown
+from kalmanbandits.errors import KalmanBanditsError, mapping, shown
 from kalmanbandits.systems.table_arrow import arrow_columns, objects
 from kalmanbandits.systems.table_index import Index, TableError, from_numbers
 
@@ -15,7 +15,16 @@ from kalmanbandits.systems.table_index import Index, TableError, from_numbers
 def frame_series(frame: Any) -> tuple[list[tuple[str, Any]], Index | None] | None:
     """The columns of a frame or mapping by name, and its index if it says when; None for anything else."""
     if isinstance(frame, Mapping):
-        return _mapping(frame), None
+        return _mapping(mapping("table", frame)), None
+    try:
+        return _columns(frame)
+    except KalmanBanditsError:
+        raise
+    except Exception as error:  # it has the names of a frame's methods, and not what they do
+        raise TableError(f"table must be one that can be read, got {shown(frame)}: {error!s:.300}") from error
+
+
+def _columns(frame: Any) -> tuple[list[tuple[str, Any]], Index | None] | None:
     if hasattr(frame, "collect_schema") and not hasattr(frame, "get_columns"):
         frame = frame.collect()  # a lazy frame of polars
     if hasattr(frame, "columns") and hasattr(frame, "iloc"):

@@ -31,6 +31,7 @@ INDEX_NAMES = frozenset({
     "date time", "no.", "nr", "nr.", "#", "obs",
     "unnamed: 0",  # pandas' name for a column without one
 })  # fmt: skip
+PERHAPS_A_DATE = re.compile(r"(?=.*\d).{6,60}", re.DOTALL)
 LIKE_A_CLOCK = 10  # rows in which a column must rise every time, to be taken for one
 
 
@@ -67,7 +68,7 @@ def named_like_index(column: str) -> bool:
     >>> [named_like_index(name) for name in ("Time [s]", "date_time", "response time")]
     [True, True, False]
     """
-    name = re.sub(r"[(\[][^)\]]*[)\]]\s*$", "", column)
+    name = re.sub(r"[(\[][^()\[\]]*[)\]]\s*$", "", column)
     return " ".join(re.split(r"[\s_/-]+", name.strip().lower())) in INDEX_NAMES
 
 
@@ -83,7 +84,10 @@ def looks_like_date(cell: Any) -> bool:
     >>> [looks_like_date(cell) for cell in ("2024-03-01 12:00", "03/31/2024", "1.5", "soon")]
     [True, True, False, False]
     """
-    return isinstance(cell, str) and any(_parsed(cell.strip(), form) is not None for form in _forms())
+    text = cell.strip() if isinstance(cell, str) else ""
+    if not PERHAPS_A_DATE.fullmatch(text):  # to try sixty forms takes a while, for every column of a table
+        return False
+    return any(_parsed(text, form) is not None for form in _forms())
 
 
 def dates_in(cells: Any) -> Any:
@@ -168,7 +172,7 @@ def _numbered(name: str, column: str, numbers: Any, must: bool) -> Index | None:
     if must:
         refuse_backwards(name, Index(column, numbers))
         return Index(column, numbers)
-    forward = np.isfinite(numbers).all() and rises(numbers) and numbers[-1] > numbers[0]
+    forward = len(numbers) > 1 and np.isfinite(numbers).all() and rises(numbers) and numbers[-1] > numbers[0]
     return Index(column, numbers) if forward else None
 
 

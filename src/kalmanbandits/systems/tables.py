@@ -24,6 +24,7 @@ from kalmanbandits.systems.table_index import (
 )
 
 MOST_CELLS = 200_000_000  # 1.6 GB
+MOST_TRIED = 8  # columns that look like an index and are none, after which no other is looked at
 
 
 class Table(NamedTuple):
@@ -47,7 +48,8 @@ class Wanted(NamedTuple):
 
     def with_arm(self, column: str) -> Wanted:
         """The same, where a column is no index."""
-        return self._replace(arms=(*self.arms, column))
+        arms = (*self.arms, column)
+        return self._replace(arms=arms, when="" if len(arms) >= MOST_TRIED else self.when)
 
 
 class Places(NamedTuple):
@@ -103,7 +105,7 @@ def from_array(source: object) -> Table:
         raise TableError(f"table must hold numbers, one row for each round, got {error}") from error
     if values.ndim != 2:
         raise TableError(f"table must have shape rounds × arms, got shape {values.shape}")
-    return Table(values, numbered(values.shape[1]))
+    return Table(values, tuple(map(numbered, range(values.shape[1]))))
 
 
 def from_columns(
@@ -114,11 +116,11 @@ def from_columns(
     `index` is one that the source has beside its columns.
     """
     series = [(column, dates_in(cells)) for column, cells in series]
-    names = [column for column, _ in series]
+    names = [column if column.strip() else numbered(j) for j, (column, _) in enumerate(series)]
     places = choose(name, names, wanted, lambda j: _first(series[j][1]))
     found = []
     for j in places.arms:
-        column, cells = series[j]
+        column, cells = names[j], series[j][1]
         kind = _kind(cells)
         if kind in "mM":
             raise TableError(
@@ -130,7 +132,7 @@ def from_columns(
         else:
             found.append(np.array([_number(name, i + 1, column, cell) for i, cell in enumerate(cells)]))
     if places.when is not None:
-        column, cells = series[places.when]
+        column, cells = names[places.when], series[places.when][1]
         made = (
             from_numbers(name, column, cells, places.asked)
             if _kind(cells) in "biufM"
@@ -154,9 +156,9 @@ def _first(cells: Any) -> Any:
     return next(iter(cells), None)
 
 
-def numbered(columns: int) -> tuple[str, ...]:
-    """Names for columns that have none."""
-    return tuple(f"column {j + 1}" for j in range(columns))
+def numbered(place: int) -> str:
+    """The name of a column that has none, by its place from 0."""
+    return f"column {place + 1}"
 
 
 def choose(name: str, names: Sequence[str], wanted: Wanted, first_cell: Any, unnamed: bool = False) -> Places:

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kalmanbandits.errors import Array, InvalidArgument, array, positive, real, shown, whole
+from kalmanbandits.errors import Array, InvalidArgument, InvalidType, array, positive, real, shown, whole
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 
 OPEN_LOOP = "the arms must be chosen without looking at the rewards"
@@ -42,8 +42,10 @@ class Bound:
     error: float = 0.0
 
     def __post_init__(self) -> None:
-        # NumPy's floats print and format otherwise than Python's.
-        object.__setattr__(self, "value", float(self.value))
+        try:  # NumPy's floats print and format otherwise than Python's
+            object.__setattr__(self, "value", float(self.value))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidType(f"value must be a number, got {shown(self.value)}") from error
 
     def __float__(self) -> float:
         return self.value

@@ -11,6 +11,7 @@ one file, compressed by zstd and with its CRC-32C at the end; zarr-python reads 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import struct
@@ -40,7 +41,8 @@ AXES = ("cell", "policy", "run", "checkpoint", "arm")
 OF_MOMENTS = ("other", "block", "runs", "first_run")  # labels that only moments have
 MOMENT_OF = {"mean": "mean", "variance": "unbiased variance", "covariance": "unbiased covariance"}
 PARTIAL = re.compile(r"\..+\.[0-9a-f]{32}\.partial")  # on its way into place
-OURS = re.compile(rf"zarr\.json|c(\.\d+)+|\d+|{PARTIAL.pattern}")  # names of Zarr's files here
+ROOT = "zarr.json"  # where Zarr says what lies in a folder
+CHUNK = re.compile(r"c(\.\d+)+|c/\d+")  # files of numbers, and of coordinates
 
 
 def put(path: Path, content: bytes) -> None:
@@ -92,8 +94,9 @@ class Arrays:
         path = f"{layout.name}/{measure}"
         if path not in self._present:
             folder = self.root / path
-            names = {each.name for each in folder.iterdir()} if folder.is_dir() else set[str]()
-            self._present.setdefault(path, names)  # another thread may have looked, and written, meanwhile
+            found = {each.name for each in folder.iterdir()} if folder.is_dir() else set[str]()
+            # Of threads that look at the same time, none may take away what another has noted since.
+            return self._present.setdefault(path, found)
         return self._present[path]
 
     def _key(self, layout: Layout, chunk: Chunk, measure: str) -> str:
@@ -228,12 +231,40 @@ def _columns(layout: Layout) -> tuple[dict[str, NDArray[np.generic]], list[dict[
     return columns, left if any(left) else []
 
 
-def clear(root: Path, names: re.Pattern[str] = OURS) -> None:
-    """Remove the files of such names under a folder, and the folders that this leaves empty; no others."""
-    for folder, _, files in os.walk(root, topdown=False):
+def clear(root: Path) -> None:
+    """Remove the arrays that a store has described, and the folders that this leaves empty; nothing else."""
+    described = _described(root)
+    for folder, _, files in os.walk(root, topdown=False):  # the description of all goes last
         for name in files:
-            if names.fullmatch(name):
+            path = Path(folder) / name
+            if PARTIAL.fullmatch(name) or _is_ours(path.relative_to(root).as_posix(), described):
+                path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # something else lies there
+            os.rmdir(folder)
+
+
+def clear_partial(root: Path) -> None:
+    """Remove the halves of files that a process left which died."""
+    for folder, _, files in os.walk(root):
+        for name in files:
+            if PARTIAL.fullmatch(name):
                 (Path(folder) / name).unlink(missing_ok=True)
-        if names is OURS:
-            with contextlib.suppress(OSError):  # something else lies there
-                os.rmdir(folder)
+
+
+def _described(root: Path) -> set[str] | None:
+    """The groups and arrays that a store holds by its description; None where that cannot be read."""
+    try:
+        return set(json.loads(read_regular(root / ROOT, 2**28))["consolidated_metadata"]["metadata"])
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return None
+
+
+def _is_ours(name: str, described: set[str] | None) -> bool:
+    """Whether a file of this name, from the root of the arrays on, is a description or a chunk of theirs."""
+    if name == ROOT:
+        return True
+    member, _, file = name.rpartition("/")
+    if member.endswith("/c") and file.isdecimal():
+        member, file = member.removesuffix("/c"), f"c/{file}"
+    known = described is None or member in described
+    return bool(member) and known and (file == ROOT or CHUNK.fullmatch(file) is not None)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from kalmanbandits.durability import flush_folder, read_regular
 from kalmanbandits.errors import StoreRefused, listed
-from kalmanbandits.studies.store.arrays import DATA, PARTIAL, clear, put
+from kalmanbandits.studies.store.arrays import DATA, clear, clear_partial, put
 from kalmanbandits.studies.store.lock import LOCK, is_marked
 from kalmanbandits.studies.store.manifest import MANIFEST, NAME, TEXT, Manifest
 
@@ -79,7 +79,7 @@ def sweep(folder: Path) -> None:
     for path in folder.iterdir():
         if ASIDE.fullmatch(path.name):
             path.unlink(missing_ok=True)
-    clear(folder / DATA, PARTIAL)
+    clear_partial(folder / DATA)
 
 
 def empty(folder: Path) -> None:
@@ -106,9 +106,23 @@ def retire(folder: Path, known: Manifest) -> None:
 def forget(folder: Path) -> None:
     """Remove what a store was before, once all of it has been taken over."""
     for place in earlier(folder):
-        clear(place / DATA)
-        for name in (TEXT, MANIFEST):
-            (place / name).unlink(missing_ok=True)
-        clear(place, PARTIAL)
+        if is_store(place):
+            clear(place / DATA)
+            _bring_back(place / DATA, folder / DATA)
+            clear_partial(place)
+            for name in (TEXT, MANIFEST):  # by which it is known to be ours: last
+                (place / name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # something else lies there
             place.rmdir()
+
+
+def _bring_back(moved: Path, place: Path) -> None:
+    """Put what somebody else had left among the numbers back to where it was, if that is free."""
+    for inside, _, files in os.walk(moved, topdown=False):
+        goal = place / Path(inside).relative_to(moved)
+        for name in files:
+            goal.mkdir(parents=True, exist_ok=True)
+            if not os.path.lexists(goal / name):
+                (Path(inside) / name).rename(goal / name)
+        with contextlib.suppress(OSError):
+            os.rmdir(inside)

@@ -146,17 +146,24 @@ def _blank(variable: str, shape: tuple[int, ...]) -> Numbers:
 
 def blocks(study: Study, backend: str) -> dict[str, int]:
     """How many runs a chunk of each group holds. A store keeps these numbers, so that others may follow."""
-    found = {}
+    found, largest = {}, largest_blocks(study)
     seconds = round_seconds if backend == "cpu" else lambda spec: GPU_ROUND_SECONDS
+    for name in study.groups:
+        first = next(cell for cell in study.cells if cell.group == name)
+        by_time = BLOCK_SECONDS / (study.rounds * sum(map(seconds, first.policies.values())))
+        fewest = 1 if study.keep == "runs" else -(-study.runs // MOST_BLOCKS)
+        found[name] = max(fewest, min(int(by_time), largest[name]))
+    return found
+
+
+def largest_blocks(study: Study) -> dict[str, int]:
+    """How many runs a chunk of each group may hold at most: what is kept of them must fit into memory."""
+    found = {}
     for name in study.groups:
         cells = [cell for cell in study.cells if cell.group == name]
         policies, arms = len(cells[0].policies), max(cell.system.arms for cell in cells)
-        by_time = BLOCK_SECONDS / (study.rounds * sum(map(seconds, cells[0].policies.values())))
-        by_size = BLOCK_BYTES / (8 * policies * len(study.checkpoints) * (4 + arms))
-        if study.keep == "moments":
-            found[name] = max(1, int(by_time), -(-study.runs // MOST_BLOCKS))
-        else:
-            found[name] = max(1, min(study.runs, int(by_time), int(by_size)))
+        by_size = BLOCK_BYTES // (8 * policies * len(study.checkpoints) * (4 + arms))
+        found[name] = 2**62 if study.keep == "moments" else max(1, min(study.runs, by_size))
     return found
 
 

@@ -15,11 +15,12 @@ from kalmanbandits.studies.document.changes import Changes
 from kalmanbandits.studies.document.lines import Table
 from kalmanbandits.studies.document.spec import Study, parse_study
 from kalmanbandits.studies.store.arrays import put
-from kalmanbandits.studies.store.layout import blocks
+from kalmanbandits.studies.store.layout import blocks, largest_blocks
 from kalmanbandits.studies.store.provenance import commit, machine, now
 
 MANIFEST, TEXT = "manifest.json", "study.toml"
 NAME, FORMAT = "kalmanbandits study", 2
+ROOMY = 8  # times the size of our chunks: another version may have cut larger ones
 
 
 class Event(TypedDict):
@@ -145,9 +146,9 @@ def write_manifest(folder: Path, content: Manifest) -> None:
 def check_blocks(folder: Path, known: Manifest, study: Study) -> None:
     """Refuse blocks that no store of this study has: chunks of them would take any memory."""
     sizes = known["blocks"]
-    most = study.runs if study.keep == "runs" else 2**62
+    most, runs = largest_blocks(study), study.runs if study.keep == "runs" else 2**62
     if set(sizes) != set(study.groups) or not all(
-        1 <= n <= most and not isinstance(n, bool) for n in sizes.values()
+        1 <= n <= min(runs, ROOMY * most[name]) and not isinstance(n, bool) for name, n in sizes.items()
     ):
         raise FileFormatError(
             f"{folder / MANIFEST} is damaged: 'blocks' does not fit {TEXT} (start anew with --fresh)"

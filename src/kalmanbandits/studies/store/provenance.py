@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 from datetime import UTC, datetime
@@ -43,13 +44,13 @@ def commit(folder: Path | None = None) -> str | None:
     """
     try:
         folder = Path.cwd() if folder is None else folder
-    except FileNotFoundError:  # it has been deleted
+    except OSError:  # it has been deleted, or lies where this user may not look
         return None
     for place in (folder, *folder.parents):
         git = place / ".git"
-        if git.is_dir():
+        if os.path.isdir(git):  # says no, where `Path` says that permission is denied
             return _checked_out(git)
-        if git.is_file():  # a worktree: the path of its folder
+        if os.path.isfile(git):  # a worktree: the path of its folder
             return _checked_out(place / _line(git).removeprefix("gitdir: "))
     return None
 
