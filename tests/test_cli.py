@@ -18,6 +18,7 @@ import kalmanbandits
 from kalmanbandits.cli import answer
 from kalmanbandits.cli.progress import Reporter, clock, short
 from kalmanbandits.studies import Results, load_study
+from patience import PATIENCE
 
 STUDY = """
 rounds = 200
@@ -239,7 +240,7 @@ def test_ctrl_c_stops_and_says_how_to_go_on(study: Path, tmp_path: Path) -> None
             time.sleep(0.05)
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
-        said = process.communicate(timeout=600)[1]
+        said = process.communicate(timeout=PATIENCE)[1]
     assert process.returncode == 130
     assert said.rstrip("\n").endswith(f"Go on with:\n  kalmanbandits run {study} --out {out}")
     assert "Traceback" not in said
