@@ -6,7 +6,9 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ import pytest
 import kalmanbandits as kb
 from kalmanbandits import cli
 from kalmanbandits.errors import InvalidArgument
+from kalmanbandits.numba_internals.compiler import _in_a_thread
 from patience import PATIENCE
 
 
@@ -146,3 +149,31 @@ def test_exceptions_from_another_thread_do_not_reach_the_compiler(tmp_path: Path
         timeout=PATIENCE,
     )
     assert (run.returncode, run.stdout, run.stderr) == (0, "True {1}\n", "")
+
+
+def test_interrupts_at_any_step_of_the_wait_for_the_compiler_arrive_as_themselves() -> None:
+    """In the middle of `Future.result` one became "cannot release un-acquired lock"."""
+    compile_for = _in_a_thread(lambda: time.sleep(0.02))  # so that it is waited for
+    for step in range(1, 1000):
+        left = [step]
+
+        def trace(frame: Any, event: str, _: object, left: list[int] = left) -> Any:
+            if Path(frame.f_code.co_filename).name not in ("compiler.py", "threading.py", "_base.py"):
+                return None
+            frame.f_trace_opcodes = True
+            left[0] -= event == "opcode"
+            if left[0] == 0 and event == "opcode":
+                raise KeyboardInterrupt
+            return trace
+
+        usual = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            compile_for()
+        except KeyboardInterrupt:
+            continue
+        finally:
+            sys.settrace(usual)
+        assert left[0] > 0  # none was raised: there are fewer steps
+        return
+    raise AssertionError("it never came to its end")
