@@ -124,11 +124,12 @@ for agent in agents:
         wait *= 1.1
         try:
             signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, wait))
-            agent.update(agent.select(), 1.0)
-        except KeyboardInterrupt:
+            try:
+                agent.update(agent.select(), 1.0)
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+        except KeyboardInterrupt:  # it may also come before the timer is stopped
             interrupted += 1
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
 print(interrupted > 10, {agent.rounds for agent in agents})
 """
 
