@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -16,8 +17,10 @@ from numba.core.event import trigger_event
 
 import kalmanbandits
 from kalmanbandits.cli import answer
-from kalmanbandits.cli.progress import Reporter, clock, short
+from kalmanbandits.cli.progress import Reporter, clock, plan_lines, short
 from kalmanbandits.studies import Results, load_study
+from kalmanbandits.studies.plan import Cost, Plan
+from patience import PATIENCE
 
 STUDY = """
 rounds = 200
@@ -162,8 +165,20 @@ def test_plan_says_what_it_costs(
     assert all("600 k" in line for line in lines[1:3])
     assert " on 2 cores" in lines[-2]
     first, share = lines[1].split()[0], float(lines[1].split()[-2])
-    leads = "dominates" if share > 50 else "takes the most"
-    assert lines[-1] == f"{first} {leads}: {round(share)} % of the whole."
+    said = re.fullmatch(rf"{first} (?:dominates|takes the most): (\d+) % of the whole\.", lines[-1])
+    assert said is not None
+    assert abs(int(said[1]) - share) <= 0.5 + 0.05  # both are rounded
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(50.1, "dominates: 50 %"), (49.9, "takes the most: 50 %"), (38.51, "takes the most: 39 %")],
+)
+def test_plan_says_which_policy_takes_the_most(seconds: float, said: str) -> None:
+    costs = Cost("UBSS", 1000, seconds), Cost("UCB", 1000, 20.0)
+    lines = plan_lines(Plan(costs, 80.0 - seconds, 2, 10**6))
+    assert lines[-1] == f"UBSS {said} of the whole."
+    assert lines[1].endswith(f" {seconds:.1f} %")
 
 
 def test_a_full_disk_is_told(
@@ -239,7 +254,7 @@ def test_ctrl_c_stops_and_says_how_to_go_on(study: Path, tmp_path: Path) -> None
             time.sleep(0.05)
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
-        said = process.communicate(timeout=600)[1]
+        said = process.communicate(timeout=PATIENCE)[1]
     assert process.returncode == 130
     assert said.rstrip("\n").endswith(f"Go on with:\n  kalmanbandits run {study} --out {out}")
     assert "Traceback" not in said

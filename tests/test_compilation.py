@@ -22,6 +22,7 @@ from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.policies import UCB, LearnedKalman, register_kernel
 from kalmanbandits.policies.verbs import learn_once
 from kalmanbandits.streams import normal, stream_key, uniform
+from patience import PATIENCE
 
 SOURCE = Path(kalmanbandits.__file__).parent
 SCRIPT = """
@@ -132,7 +133,7 @@ def test_hundreds_of_damaged_files_are_all_noticed(tmp_path):
     script = Path(__file__).with_name("damaged_kernels.py")
     environment = {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(SOURCE.parent), "PATH": ""}
     command = [sys.executable, str(script), "600"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.strip() == "600 damaged files, 0 used"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import secrets
 import select
 import stat
@@ -226,7 +227,7 @@ def network_file_system(folder: Path, mounts: str | None = None) -> str:
         fields, of = before.split(), after.split()
         if len(fields) < 5 or not of:
             continue
-        point = fields[4].encode(errors="surrogateescape").decode("unicode_escape")  # \040 is a space
+        point = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), fields[4])  # \040 is a space
         inside = path == point or path.startswith(point.rstrip("/") + "/")
         if inside and len(point) >= best:  # of two at one place the later one counts
             best, kind = len(point), of[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import pickle
@@ -19,6 +20,7 @@ from agent_worlds import bits, in_order, interrupted, reward
 import kalmanbandits as kb
 from kalmanbandits.agent import events, forking, places, snapshots
 from kalmanbandits.errors import JournalError, RoundError
+from patience import PATIENCE
 
 POLICY = kb.UBSS(arms=3, window=2)
 FORK = multiprocessing.get_context("fork")
@@ -41,7 +43,7 @@ def opened(path, rounds, late):
 
 def finished(processes):
     for process in processes:
-        process.join(600)
+        process.join(PATIENCE)
     assert [process.exitcode for process in processes] == [0] * len(processes)
 
 
@@ -49,7 +51,7 @@ def starter(path, told, go):
     table = kb.systems.Replay(np.random.default_rng(0).normal([0.0, 1.0, 2.0], 1.0, (400, 3)))
     with kb.Agent.open(path, POLICY, seed=3) as agent:
         begun = agent.rounds
-        go.wait(600)
+        go.wait(PATIENCE)
         told.put((begun, agent.warm_start(table, once=True), agent.rounds))
 
 
@@ -113,7 +115,7 @@ def forgetful(path):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("durable", [False, True])
 def test_children_forked_while_threads_work_go_on(durable, tmp_path, monkeypatch):
-    monkeypatch.setattr(forking, "PATIENCE", 300.0)  # of a busy machine: else the child is told, and stops
+    monkeypatch.setattr(forking, "PATIENCE", PATIENCE)  # of a busy machine: else the child is told, and stops
     many = {"max_open": 10**6}  # a thread may wait for long while others go on
     agent = kb.Agent.open(tmp_path / "journal", POLICY, **many) if durable else kb.Agent(POLICY, **many)
     stop, failures = threading.Event(), []
@@ -135,7 +137,7 @@ def test_children_forked_while_threads_work_go_on(durable, tmp_path, monkeypatch
             if child == 0:
                 code = 1
                 try:
-                    signal.alarm(300)
+                    signal.alarm(PATIENCE)
                     before = agent.rounds
                     ticket = agent.ask()
                     agent.tell(ticket, reward(*ticket))
@@ -165,7 +167,7 @@ def test_a_fork_in_the_middle_of_a_call_is_told_and_does_not_hang(durable, tmp_p
     def hold():
         with agent._lock:
             held.set()
-            done.wait(600)
+            done.wait(PATIENCE)
 
     thread = threading.Thread(target=hold)
     thread.start()
@@ -174,7 +176,7 @@ def test_a_fork_in_the_middle_of_a_call_is_told_and_does_not_hang(durable, tmp_p
     if child == 0:
         code = 1
         try:
-            signal.alarm(300)
+            signal.alarm(PATIENCE)
             with pytest.raises((RoundError, JournalError), match="in the middle of a call"):
                 agent.ask()
             with pytest.raises((RoundError, JournalError), match="in the middle of a call"):
@@ -344,7 +346,7 @@ def test_an_interrupt_never_leaves_the_lock_held():
 def _released(agent):
     taken = []
     thread = threading.Thread(
-        target=lambda: taken.append(agent._lock.acquire(timeout=5)) or agent._lock.release()
+        target=lambda: taken.append(agent._lock.acquire(timeout=PATIENCE)) or agent._lock.release()
     )
     thread.start()
     thread.join()
@@ -355,6 +357,7 @@ def test_interrupts_by_signal(tmp_path):
     agent = kb.Agent(kb.UCB(arms=2))
     agent.update(agent.select(), 1.0)
     signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    gc.disable()  # an interrupt that arrives while somebody hears of a collection is lost
     try:
         for _ in range(300):
             with pytest.raises(KeyboardInterrupt):  # noqa: PT012 - at whichever of its lines
@@ -364,4 +367,5 @@ def test_interrupts_by_signal(tmp_path):
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        gc.enable()
     _released(agent)

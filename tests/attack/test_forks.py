@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import kalmanbandits as kb
+from patience import PATIENCE
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"),
@@ -27,7 +28,7 @@ def in_a_child(work: Callable[[], object]) -> int:
     if child == 0:
         code = 1
         try:
-            signal.alarm(60)
+            signal.alarm(PATIENCE)
             work()
             code = DONE
         finally:

@@ -25,6 +25,7 @@ from kalmanbandits.errors import InvalidArgument, InvalidType
 from kalmanbandits.pool import MOST, run_threads
 from kalmanbandits.systems import Replay
 from kalmanbandits.systems.table_index import TableError
+from patience import PATIENCE
 
 POLICY = kb.UCB(arms=2)
 EVIL = [
@@ -273,7 +274,9 @@ def test_nothing_in_the_current_folder_is_imported_or_obeyed(tmp_path):
     environment.pop("NUMBA_CACHE_DIR", None)
     command = [Path(sys.executable).with_name("kalmanbandits"), "backtest", table.name, "--policies"]
     command += ["Random,UCB", "--runs", "1000", "--jobs", "2", "--out", "report"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE
+    )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "report" / "figure.png").exists()
     assert (tmp_path / "ours" / "kalmanbandits").exists()

@@ -16,6 +16,7 @@ from targets import STUDY
 
 import kalmanbandits as kb
 from kalmanbandits.errors import FileFormatError, InvalidArgument
+from patience import PATIENCE
 
 
 def test_a_time_beyond_the_calendar_is_refused() -> None:
@@ -121,7 +122,7 @@ def test_a_cache_that_may_not_be_looked_at_costs_a_compilation_and_nothing_else(
         env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / ("x" * 300))},  # the system refuses to look there
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out" / "report.html").exists()

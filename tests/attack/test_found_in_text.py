@@ -6,7 +6,9 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +16,8 @@ import pytest
 import kalmanbandits as kb
 from kalmanbandits import cli
 from kalmanbandits.errors import InvalidArgument
+from kalmanbandits.numba_internals.compiler import _in_a_thread
+from patience import PATIENCE
 
 
 @pytest.mark.parametrize("name", ["é" * 125, "日" * 83, "𝒜" * 62, "a" * 250])
@@ -94,7 +98,7 @@ def work():
 thread = threading.Thread(target=work, daemon=True)
 thread.start()
 random.seed(0)
-until = time.monotonic() + 60
+until = time.monotonic() + 600
 while not done.is_set() and time.monotonic() < until:
     before = len(stopped)
     time.sleep(random.uniform(1e-4, 5e-2))
@@ -120,18 +124,19 @@ for agent in agents:
         wait *= 1.1
         try:
             signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, wait))
-            agent.update(agent.select(), 1.0)
-        except KeyboardInterrupt:
+            try:
+                agent.update(agent.select(), 1.0)
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+        except KeyboardInterrupt:  # it may also come before the timer is stopped
             interrupted += 1
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
 print(interrupted > 10, {agent.rounds for agent in agents})
 """
 
 
 def test_signals_while_kernels_are_loaded_do_not_end_the_process() -> None:
     """llvmlite, interrupted, frees memory twice: signals wait until it is done."""
-    run = subprocess.run([sys.executable, "-c", SIGNALS], capture_output=True, text=True)
+    run = subprocess.run([sys.executable, "-c", SIGNALS], capture_output=True, text=True, timeout=PATIENCE)
     assert (run.returncode, run.stdout) == (0, "True {1}\n"), run.stderr
 
 
@@ -142,7 +147,7 @@ def test_exceptions_from_another_thread_do_not_reach_the_compiler(tmp_path: Path
         env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert (run.returncode, run.stdout, run.stderr) == (0, "True {1}\n", "")
 
@@ -167,3 +172,31 @@ def test_nonsense_in_settings_that_do_nothing_here(name: str) -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
+
+
+def test_interrupts_at_any_step_of_the_wait_for_the_compiler_arrive_as_themselves() -> None:
+    """In the middle of `Future.result` one became "cannot release un-acquired lock"."""
+    compile_for = _in_a_thread(lambda: time.sleep(0.02))  # so that it is waited for
+    for step in range(1, 1000):
+        left = [step]
+
+        def trace(frame: Any, event: str, _: object, left: list[int] = left) -> Any:
+            if Path(frame.f_code.co_filename).name not in ("compiler.py", "threading.py", "_base.py"):
+                return None
+            frame.f_trace_opcodes = True
+            left[0] -= event == "opcode"
+            if left[0] == 0 and event == "opcode":
+                raise KeyboardInterrupt
+            return trace
+
+        usual = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            compile_for()
+        except KeyboardInterrupt:
+            continue
+        finally:
+            sys.settrace(usual)
+        assert left[0] > 0  # none was raised: there are fewer steps
+        return
+    raise AssertionError("it never came to its end")

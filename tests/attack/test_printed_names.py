@@ -48,6 +48,12 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, s
     return code, text
 
 
+def estimate(folder: Path) -> tuple[object, ...]:
+    """The command that estimates what the arms of a log are worth."""
+    log = folder / "log.csv", "--log", "time,arm,reward,propensity"
+    return "backtest", *log, "--out", folder / "estimates"
+
+
 def test_commands_print_names_that_a_terminal_does_not_obey(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -55,14 +61,7 @@ def test_commands_print_names_that_a_terminal_does_not_obey(
     code, text = said(capsys, "backtest", table, "--policies", "UCB,Random", "--runs", 1)
     assert (code, r"n\nDone\x1b[31m\x07\x9b\x7f\u202e\u2028é日 " in text) == (0, True)
     for words in (
-        (
-            "backtest",
-            folder / "log.csv",
-            "--log",
-            "time,arm,reward,propensity",
-            "--out",
-            folder / "estimates",
-        ),
+        estimate(folder),
         ("fit", table, "--dimensions", 1, "--out", folder / f"{EVIL}-system.toml"),
         ("run", study, "--out", store),
         ("plan", study),
@@ -100,18 +99,7 @@ def test_errors_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_pages_hold_no_control_characters(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert said(capsys, "backtest", folder / f"{EVIL}.csv", "--policies", "UCB", "--runs", 1)[0] == 0
-    assert (
-        said(
-            capsys,
-            "backtest",
-            folder / "log.csv",
-            "--log",
-            "time,arm,reward,propensity",
-            "--out",
-            folder / "estimates",
-        )[0]
-        == 0
-    )
+    assert said(capsys, *estimate(folder))[0] == 0
     assert said(capsys, "run", folder / f"{EVIL}.toml", "--out", folder / "store")[0] == 0
     assert said(capsys, "report", folder / "store")[0] == 0
     pages = sorted(folder.parent.rglob("report.html"))

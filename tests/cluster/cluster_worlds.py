@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from patience import PATIENCE
 from study_worlds import changed_text
 
 pytest.importorskip("distributed")
@@ -98,7 +99,8 @@ class Processes:
         """One more worker."""
         return self.begin(
             "dask_worker", self.address, "--nthreads", "1", "--no-dashboard", "--host", "127.0.0.1",
-            "--death-timeout", "30", "--local-directory", str(self.folder), *self.options, **environment,
+            "--death-timeout", str(PATIENCE), "--local-directory", str(self.folder), *self.options,
+            **environment,
         )  # fmt: skip
 
     def begin(self, command: str, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
@@ -145,9 +147,9 @@ def processes(folder: Path, workers: int = 2, **environment: str) -> Iterator[Pr
         made.stop()
 
 
-def wait_until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
+def wait_until(holds: Callable[[], bool]) -> None:
     """Wait until something holds."""
-    until = time.monotonic() + seconds
+    until = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < until, "waited in vain"
         time.sleep(0.05)

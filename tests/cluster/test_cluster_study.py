@@ -27,6 +27,7 @@ from kalmanbandits.studies.cluster import ClusterWork, Task
 from kalmanbandits.studies.store import layout
 from kalmanbandits.studies.store.layout import Values
 from kalmanbandits.systems import Replay, rotation
+from patience import PATIENCE
 from study_worlds import chunk_files, contents
 
 CHUNKS = 36
@@ -280,7 +281,7 @@ def test_a_gpu_plays_through_the_cluster_and_workers_without_one_do_not(
     with processes(tmp_path / "scratch", 1) as made:
         made.worker(DASK_DISTRIBUTED__WORKER__PRELOAD='["gpu_worker"]', **simulator)
         with open_cluster(made.address) as client:
-            client.wait_for_workers(2, timeout=60)
+            client.wait_for_workers(2, timeout=PATIENCE)
             worlds = [World(rotation(theta=1.0), {"UCB": UCB(arms=2)})]
             with Crew(client, Order.of("kalmanbandits-gpu", worlds, "gpu")) as crew:
 

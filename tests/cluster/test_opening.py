@@ -63,6 +63,9 @@ def test_a_place_that_is_no_text(where: object) -> None:
         pass
 
 
+NAMED = "/Daten für alle/a"
+
+
 def test_folders_of_other_machines(tmp_path: Path) -> None:
     mounted = {
         "/": "ext4",
@@ -70,15 +73,16 @@ def test_folders_of_other_machines(tmp_path: Path) -> None:
         "/users/local": "xfs",
         "/mnt": "fuse.sshfs",
         "/ours": "fuse.ntfs",
+        r"/Daten\040für\040alle": "nfs4",
     }
     mounts = "\n".join(f"9 1 0:5 / {place} rw - {kind} x rw" for place, kind in mounted.items())
     found = {
         path: network_file_system(Path(path), mounts)
-        for path in ("/tmp/a", "/users/me/.cache", "/users/local/a", "/mnt/a", "/usersly", "/ours/a")
+        for path in ("/tmp/a", "/users/me/.cache", "/users/local/a", "/mnt/a", "/usersly", "/ours/a", NAMED)
     }
     assert found == {
         "/tmp/a": "", "/users/me/.cache": "nfs4", "/users/local/a": "", "/mnt/a": "fuse.sshfs",
-        "/usersly": "", "/ours/a": "",
+        "/usersly": "", "/ours/a": "", NAMED: "nfs4",
     }  # fmt: skip
     assert network_file_system(Path("/proc")) == ""
 

@@ -17,6 +17,7 @@ from cluster_worlds import ROUNDS, Watcher, free_port, spread_study, wait_until
 from kalmanbandits.cluster import open_cluster
 from kalmanbandits.studies import merge_stores, run_study
 from kalmanbandits.studies.store import layout
+from patience import PATIENCE
 from study_worlds import contents
 
 NEEDED = ("slurmctld", "slurmd", "sbatch", "squeue", "scancel")
@@ -96,7 +97,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             for daemon in reversed(daemons):
                 daemon.terminate()
             for daemon in daemons:
-                daemon.wait(timeout=20)
+                daemon.wait(timeout=PATIENCE)
 
 
 def said(*command: str) -> str:
@@ -120,7 +121,7 @@ def test_an_array_of_shards(slurm: Path, truth: dict[str, bytes], tmp_path: Path
         text=True,
         check=True,
     )
-    wait_until(lambda: said("squeue", "--noheader", "--jobs", done.stdout.strip()).strip() == "", 300)
+    wait_until(lambda: said("squeue", "--noheader", "--jobs", done.stdout.strip()).strip() == "")
     parts = [tmp_path / "part1", tmp_path / "part2"]
     assert [(tmp_path / f"{i}.out").read_text().count("done") for i in (1, 2)] == [1, 1]
     merge_stores(parts, tmp_path / "all")

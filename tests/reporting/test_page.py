@@ -17,6 +17,7 @@ import tomli_w
 
 from kalmanbandits.reporting import write_report
 from kalmanbandits.studies import parse_study, run_study
+from patience import PATIENCE
 
 CHROMIUM = next(
     filter(
@@ -33,7 +34,6 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-PATIENCE = 300_000  # milliseconds: a machine may be busy
 in_browser = pytest.mark.skipif(
     CHROMIUM is None, reason="no Chromium on this machine (Debian: apt install chromium)"
 )
@@ -45,7 +45,7 @@ def browser() -> Iterator[Any]:
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=CHROMIUM, headless=True, args=ARGUMENTS, timeout=PATIENCE
+            executable_path=CHROMIUM, headless=True, args=ARGUMENTS, timeout=1000 * PATIENCE
         )
         yield browser
         browser.close()
@@ -56,7 +56,7 @@ class Visit:
 
     def __init__(self, browser: Any, file: Path, width: int = 1200, height: int = 900) -> None:
         self.page = browser.new_page(viewport={"width": width, "height": height})
-        self.page.set_default_timeout(PATIENCE)
+        self.page.set_default_timeout(1000 * PATIENCE)
         self.complaints: list[str] = []
         self.requests: list[str] = []
         self.page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))

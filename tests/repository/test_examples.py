@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from patience import PATIENCE
+
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 ELSEWHERE = {"backtest_airports"}  # reporting/test_backtest_page.py runs it, and looks at what it writes
 
@@ -17,7 +19,11 @@ ELSEWHERE = {"backtest_airports"}  # reporting/test_backtest_page.py runs it, an
 )
 def test_example_runs(path, tmp_path):
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(path)], cwd=tmp_path, capture_output=True, text=True, timeout=900
+        [sys.executable, "-W", "error", str(path)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()

@@ -20,6 +20,7 @@ from kalmanbandits.simulation import moments
 from kalmanbandits.studies import Results, StoreRefused, run_study
 from kalmanbandits.studies.document.spec import parse_study
 from kalmanbandits.systems.replay import Replay
+from patience import PATIENCE
 
 HERE = Path(__file__).parent
 
@@ -97,13 +98,33 @@ def test_without_a_gpu_it_says_what_to_do() -> None:
         kb.simulate(ROTATION, {"UCB": kb.UCB(arms=2)}, rounds=10, backend="gpu")
 
 
+WITHOUT = """
+import sys
+sys.path += sys.argv[1:]
+sys.modules["numba_cuda"] = None
+import kalmanbandits as kb
+from kalmanbandits.errors import InvalidArgument
+try:
+    kb.simulate(kb.systems.rotation(theta=1.0), {"UCB": kb.UCB(arms=2)}, rounds=10, backend="gpu")
+except InvalidArgument as error:
+    print(error)
+"""
+
+
+def test_without_numba_cuda_it_says_what_to_install() -> None:
+    """As in an installation without the extra: -S leaves out what numba-cuda does as Python starts."""
+    command = [sys.executable, "-S", "-c", WITHOUT, *filter(None, sys.path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert 'got "gpu": numba-cuda is not installed' in done.stdout, done.stderr
+
+
 def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     from kalmanbandits.simulation import gpu
 
     def missing() -> None:
         raise OSError("libNVVM cannot be found")
 
-    monkeypatch.setattr(gpu, "importlib", SimpleNamespace(util=SimpleNamespace(find_spec=str)))
+    monkeypatch.setattr(gpu, "INSTALLED", True)
     monkeypatch.setattr(gpu, "cuda", SimpleNamespace(is_available=lambda: True))
     monkeypatch.setattr(gpu, "load_gpu_compiler", missing)
     assert "numba-cuda[cu13]" in gpu._fault.__wrapped__()

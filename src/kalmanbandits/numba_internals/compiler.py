@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import _thread
 import functools
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import numba
@@ -66,19 +67,32 @@ def _in_a_thread(compile_for: Callable[..., object]) -> Callable[..., object]:
     """
 
     def compile_for_args(*arguments: Any, **keywords: object) -> object:
-        done: Future[object] = Future()
+        outcome: SimpleQueue[tuple[object, BaseException | None]] = SimpleQueue()
 
         def work() -> None:
             try:
-                done.set_result(compile_for(*arguments, **keywords))
+                outcome.put((compile_for(*arguments, **keywords), None))
             except BaseException as error:
-                done.set_exception(error)
+                outcome.put((None, error))
 
+        thread = threading.Thread(target=work, name="kalmanbandits-compiler")
+
+        def begin() -> None:
+            try:
+                thread.start()
+            except RuntimeError:  # the interpreter is about to end, and starts no more
+                work()
+
+        # An exception that comes while Python code waits for a lock, as that of `Thread.start` or
+        # `Future.result` does, leaves the lock taken, or releases it twice. These two wait in C.
         try:
-            threading.Thread(target=work, name="kalmanbandits-compiler").start()
-        except RuntimeError:  # the interpreter is about to end, and starts no more
+            _thread.start_new_thread(begin, ())
+        except RuntimeError:
             work()
-        return done.result()
+        found, error = outcome.get()
+        if error is not None:
+            raise error
+        return found
 
     return compile_for_args
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.util
 import queue
 import threading
 import warnings
@@ -27,7 +26,7 @@ from kalmanbandits.pool import run_threads
 from kalmanbandits.simulation.batch import Batch, Kept
 from kalmanbandits.simulation.cpu import available_cores
 from kalmanbandits.simulation.gpu_buffers import kept_bytes
-from kalmanbandits.simulation.gpu_compiler import SIMULATED, cuda
+from kalmanbandits.simulation.gpu_compiler import INSTALLED, SIMULATED, cuda
 from kalmanbandits.simulation.gpu_groups import Group, group_policies
 from kalmanbandits.simulation.gpu_kernel import compiled_finish, load
 from kalmanbandits.simulation.gpu_lane import Lane, Segment, Uploaded
@@ -63,7 +62,7 @@ def _fault() -> str:
     """Why no GPU can be used, or nothing."""
     if SIMULATED:
         return ""
-    if importlib.util.find_spec("numba_cuda") is None:
+    if not INSTALLED:
         return "numba-cuda is not installed"
     if not cuda.is_available():
         return "no NVIDIA GPU or no driver was found"

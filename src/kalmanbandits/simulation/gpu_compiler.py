@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
+import importlib.util
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
@@ -42,6 +42,7 @@ with warnings.catch_warnings():
 Source = Callable[..., Any]  # a kernel, or a function that kernels call
 
 SIMULATED = bool(config.ENABLE_CUDASIM)  # type: ignore[attr-defined]
+INSTALLED = importlib.util.find_spec("numba_cuda") is not None
 
 # Of the inverse normal, an octave. 8 are within 2e-7; computing a cubic in float32 is up to 5e-7 off anyway.
 PIECES = {"float64": 32, "float32": 8}

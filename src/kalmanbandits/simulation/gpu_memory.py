@@ -17,7 +17,7 @@ from numba.core import types
 from kalmanbandits.compilation import FOREIGN
 from kalmanbandits.numba_internals.interfaces import gpu_extension
 from kalmanbandits.policies.spec import Memory
-from kalmanbandits.simulation.gpu_compiler import SIMULATED, Source
+from kalmanbandits.simulation.gpu_compiler import INSTALLED, SIMULATED, Source
 
 
 def word_type(precision: str) -> np.dtype[np.uint64] | np.dtype[np.uint32]:
@@ -142,8 +142,8 @@ def _teach_compiler() -> Source:
 
 
 def _in_one(often: object, seldom: object) -> object:
-    """What stands for `two_parts` on the simulator, whose memories lie in one part."""
+    """What stands for `two_parts` on the simulator, where memories lie in one part, or without numba-cuda."""
     return often
 
 
-two_parts = _in_one if SIMULATED else _teach_compiler()
+two_parts = _teach_compiler() if INSTALLED and not SIMULATED else _in_one

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kalmanbandits.statistics.intervals import LEVEL, Interval
+from kalmanbandits.statistics.intervals import LEVEL, Interval, unknown
 from kalmanbandits.statistics.long_run import long_run
 
 
@@ -60,11 +60,11 @@ def weighted_mean(
     x, w = np.asarray(values, np.float64), np.asarray(weights, np.float64)
     total = float(w.sum())
     if total == 0:
-        return WeightedMean(_around(np.nan, np.inf), 0.0)
+        return WeightedMean(unknown(1), 0.0)
     share = w / total
     value, n = float(share @ x), 1 / float(share @ share)
     if np.count_nonzero(w) < 2 or n <= 1:  # or one weighs so much more that the others do not count
-        return WeightedMean(_around(value, np.inf), 1.0)
+        return WeightedMean(_around(value, math.inf), 1.0)
     u, q = share * (x - value) * len(x), level ** (1 / together)
     found, seen = long_run(u), x[w > 0]
     variance = max(found.deviation**2, float((u**2).mean())) / len(x) * n / (n - 1)
@@ -75,5 +75,4 @@ def weighted_mean(
 
 
 def _around(value: float, width: float) -> Interval:
-    ends = (-math.inf, math.inf) if math.isinf(width) else (value - width, value + width)
-    return Interval(np.array(value), np.array(ends[0]), np.array(ends[1]), 1)
+    return Interval(np.array(value), np.array(value - width), np.array(value + width), 1)

@@ -167,23 +167,12 @@ def description(layouts: Iterable[Layout]) -> dict[str, Buffer]:
                 dimension_names=layout.axes(measure),
                 attributes={"long_name": meaning(measure)},
             )
-        labels = np.array(layout.labels, np.dtypes.StringDType())
-        coordinates: dict[str, NDArray[np.generic]] = {
-            "cell": np.array([cell.index for cell in layout.cells]),
-            "policy": labels,
-        }
-        if study.keep == "runs":
-            coordinates["run"] = np.array(study.run_numbers)
-        else:
-            coordinates |= {"other": labels, "block": np.arange(layout.blocks)}
+        if study.keep == "moments":
             runs = [layout.runs(chunk) for chunk in layout.of_cell(layout.cells[0].index)]
             sizes = {"runs": [len(each) for each in runs], "first_run": [each.start for each in runs]}
             for name, numbers in sizes.items():
                 group.create_array(name, data=np.array(numbers), dimension_names=["block"])
-        coordinates["checkpoint"] = np.array(study.checkpoints)
-        if "pulls" in study.measures:
-            coordinates["arm"] = np.arange(layout.arms)
-        for axis, column in coordinates.items():
+        for axis, column in _coordinates(layout).items():
             group.create_array(axis, data=column, dimension_names=[axis])
         for key, column in columns.items():
             group.create_array(key, data=column, dimension_names=["cell"])
@@ -199,6 +188,20 @@ def description(layouts: Iterable[Layout]) -> dict[str, Buffer]:
                 "them (leave out -O and PYTHONOPTIMIZE)"
             ) from error
     return written
+
+
+def _coordinates(layout: Layout) -> dict[str, NDArray[np.generic]]:
+    """The values along each axis."""
+    study, labels = layout.study, np.array(layout.labels, np.dtypes.StringDType())
+    found = {"cell": np.array([cell.index for cell in layout.cells]), "policy": labels}
+    if study.keep == "runs":
+        found["run"] = np.array(study.run_numbers)
+    else:
+        found |= {"other": labels, "block": np.arange(layout.blocks)}
+    found["checkpoint"] = np.array(study.checkpoints)
+    if "pulls" in study.measures:
+        found["arm"] = np.arange(layout.arms)
+    return found
 
 
 def meaning(variable: str) -> str:
