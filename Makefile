@@ -61,8 +61,8 @@ test: setup ## every test, the same examples each time, on WORKERS processes (de
 # The environment of the oldest versions that pyproject.toml allows, and the newest of what only tests need.
 $(OLDEST): pyproject.toml
 	$(UV) venv --quiet --allow-existing --python $(BIN)/python $(VENV)/oldest
-	# They deprecate what Matplotlib 3.9 and PyArrow 18 call, and warnings are errors.
-	printf "pyparsing<3.3\npandas<3.1\n" > $(VENV)/oldest/others.txt
+	# They deprecate what Matplotlib 3.9, PyArrow 18 and numba-cuda 0.22 call, and warnings are errors.
+	printf "pyparsing<3.3\npandas<3.1\ncuda-core<0.5\n" > $(VENV)/oldest/others.txt
 	echo "numba-cuda[cu13]; sys_platform == 'linux'" > $(VENV)/oldest/compilers.in
 	$(UV) pip compile --quiet --resolution lowest-direct --no-header --no-annotate pyproject.toml \
 		$(VENV)/oldest/compilers.in --extra data --extra gym --extra cluster --extra gpu \
