@@ -61,15 +61,13 @@ test: setup ## every test, the same examples each time, on WORKERS processes (de
 # The environment of the oldest versions that pyproject.toml allows, and the newest of what only tests need.
 $(OLDEST): pyproject.toml
 	$(UV) venv --quiet --allow-existing --python $(BIN)/python $(VENV)/oldest
-	# They deprecate what Matplotlib 3.9, PyArrow 18 and numba-cuda 0.22 call, and warnings are errors.
-	printf "pyparsing<3.3\npandas<3.1\ncuda-core<0.5\n" > $(VENV)/oldest/others.txt
-	echo "numba-cuda[cu13]; sys_platform == 'linux'" > $(VENV)/oldest/compilers.in
-	$(UV) pip compile --quiet --resolution lowest-direct --no-header --no-annotate pyproject.toml \
-		$(VENV)/oldest/compilers.in --extra data --extra gym --extra cluster --extra gpu \
-		--constraint $(VENV)/oldest/others.txt --output-file $(VENV)/oldest/lowest.txt
+	# They deprecate what Matplotlib 3.9 and PyArrow 18 call, and warnings are errors.
+	printf "pyparsing<3.3\npandas<3.1\n" > $(VENV)/oldest/others.txt
+	$(UV) pip compile --quiet --resolution lowest-direct --no-header --no-annotate pyproject.toml --extra data \
+		--extra gym --extra cluster --constraint $(VENV)/oldest/others.txt --output-file $(VENV)/oldest/lowest.txt
 	$(UV) pip install --quiet --python $(VENV)/oldest/bin/python --requirement $(VENV)/oldest/lowest.txt \
 		--constraint $(VENV)/oldest/lowest.txt pytest pytest-random-order pytest-xdist hypothesis pandas polars \
-		playwright build hatchling buffalo-gym uv "nvidia-cuda-nvcc<14; sys_platform == 'linux'"
+		playwright build hatchling buffalo-gym uv
 	$(UV) pip install --quiet --python $(VENV)/oldest/bin/python --no-deps --no-build-isolation --editable .
 	touch $@
 
