@@ -63,13 +63,11 @@ $(OLDEST): pyproject.toml
 	$(UV) venv --quiet --allow-existing --python $(BIN)/python $(VENV)/oldest
 	# They deprecate what Matplotlib 3.9 and PyArrow 18 call, and warnings are errors.
 	printf "pyparsing<3.3\npandas<3.1\n" > $(VENV)/oldest/others.txt
-	echo "numba-cuda[cu13]; sys_platform == 'linux'" > $(VENV)/oldest/compilers.in
-	$(UV) pip compile --quiet --resolution lowest-direct --no-header --no-annotate pyproject.toml \
-		$(VENV)/oldest/compilers.in --extra data --extra gym --extra cluster --extra gpu \
-		--constraint $(VENV)/oldest/others.txt --output-file $(VENV)/oldest/lowest.txt
+	$(UV) pip compile --quiet --resolution lowest-direct --no-header --no-annotate pyproject.toml --extra data \
+		--extra gym --extra cluster --constraint $(VENV)/oldest/others.txt --output-file $(VENV)/oldest/lowest.txt
 	$(UV) pip install --quiet --python $(VENV)/oldest/bin/python --requirement $(VENV)/oldest/lowest.txt \
 		--constraint $(VENV)/oldest/lowest.txt pytest pytest-random-order pytest-xdist hypothesis pandas polars \
-		playwright build hatchling buffalo-gym uv "nvidia-cuda-nvcc<14; sys_platform == 'linux'"
+		playwright build hatchling buffalo-gym uv
 	$(UV) pip install --quiet --python $(VENV)/oldest/bin/python --no-deps --no-build-isolation --editable .
 	touch $@
 
