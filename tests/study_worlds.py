@@ -9,6 +9,16 @@ import pytest
 from kalmanbandits.studies import Study, parse_study
 from kalmanbandits.studies.store import layout
 
+QUICK = """
+rounds = 20
+runs = 2
+checkpoints = 2
+[[systems]]
+family = "rotation"
+theta = [0.5, 1.0]
+[[policies]]
+policy = "UCB"
+"""
 TEXT = """
 name = "small"
 rounds = 200

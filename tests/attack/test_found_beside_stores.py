@@ -12,18 +12,9 @@ from child import most_memory
 from kalmanbandits.errors import FileFormatError, StoreRefused
 from kalmanbandits.reporting.files import written_together
 from kalmanbandits.studies import Results, parse_study, run_study
+from study_worlds import QUICK
 
-TEXT = """
-rounds = 20
-runs = 2
-checkpoints = 2
-[[systems]]
-family = "rotation"
-theta = [0.5, 1.0]
-[[policies]]
-policy = "UCB"
-"""
-MORE = TEXT.replace("runs = 2", "runs = 3")
+MORE = QUICK.replace("runs = 2", "runs = 3")
 PLACES = [
     "2024",  # as Zarr's chunks are named
     "mine/zarr.json",  # somebody's own group, with an array of either form
@@ -42,7 +33,7 @@ MINE = "mine"
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store that nobody touches."""
-    return run_study(parse_study(TEXT), tmp_path_factory.mktemp("sound") / "store", jobs=1).folder
+    return run_study(parse_study(QUICK), tmp_path_factory.mktemp("sound") / "store", jobs=1).folder
 
 
 @pytest.fixture
@@ -56,7 +47,7 @@ def store(sound: Path, tmp_path: Path) -> Path:
     return store
 
 
-@pytest.mark.parametrize(("text", "resume"), [(TEXT, True), (MORE, True), (TEXT, False), (MORE, False)])
+@pytest.mark.parametrize(("text", "resume"), [(QUICK, True), (MORE, True), (QUICK, False), (MORE, False)])
 def test_what_somebody_puts_among_the_numbers_stays(text: str, resume: bool, store: Path) -> None:
     """A store that grew took it along, and one that was begun anew deleted what had names as Zarr's files."""
     results = run_study(parse_study(text), store, jobs=1, resume=resume)
@@ -70,7 +61,7 @@ def test_without_their_description_all_numbers_are_begun_anew(sound: Path, tmp_p
     """Or those of another study would count as this one's."""
     store = Path(shutil.copytree(sound, tmp_path / "store"))
     (store / "data.zarr" / "zarr.json").write_text("{")
-    other = run_study(parse_study(TEXT.replace("rounds = 20", "rounds = 30")), store, jobs=1, resume=False)
+    other = run_study(parse_study(QUICK.replace("rounds = 20", "rounds = 30")), store, jobs=1, resume=False)
     fresh = run_study(other.study, tmp_path / "fresh", jobs=1)
     assert (other.to_xarray()["rotation/regret"] == fresh.to_xarray()["rotation/regret"]).all()
 
@@ -100,7 +91,7 @@ def test_a_page_about_this_package_is_not_one_of_its_reports(name: str, tmp_path
 def test_chunks_of_gigabytes_are_refused_before_they_are_made(sound: Path, tmp_path: Path) -> None:
     """By a manifest of right hash, whose blocks were changed: the memory was taken before a file was read."""
     store = Path(shutil.copytree(sound, tmp_path / "store"))
-    study = parse_study(TEXT.replace("runs = 2", "runs = 10_000_000"))
+    study = parse_study(QUICK.replace("runs = 2", "runs = 10_000_000"))
     known = json.loads((store / "manifest.json").read_text())
     known |= {"hash": study.hash(), "runs": study.runs, "blocks": {"rotation": study.runs}}
     (store / "manifest.json").write_text(json.dumps(known))

@@ -24,18 +24,9 @@ from kalmanbandits.errors import FileFormatError, KalmanBanditsError, StoreRefus
 from kalmanbandits.reporting import write_report
 from kalmanbandits.studies import Results, parse_study, run_study
 from patience import PATIENCE
+from study_worlds import QUICK
 
-TEXT = """
-rounds = 20
-runs = 2
-checkpoints = 2
-[[systems]]
-family = "rotation"
-theta = [0.5, 1.0]
-[[policies]]
-policy = "UCB"
-"""
-STUDY = parse_study(TEXT)
+STUDY = parse_study(QUICK)
 
 
 @pytest.fixture(scope="module")
@@ -193,7 +184,7 @@ def test_without_assertions_stores_are_refused_in_words() -> None:
         "import tempfile, pathlib\n"
         "from kalmanbandits.errors import StoreRefused\n"
         "from kalmanbandits.studies import parse_study, run_study\n"
-        f"study = parse_study({TEXT!r})\n"
+        f"study = parse_study({QUICK!r})\n"
         "with tempfile.TemporaryDirectory() as folder:\n"
         "    try: print(run_study(study, pathlib.Path(folder) / 'x', jobs=1).complete)\n"
         "    except StoreRefused as error: print(error)\n"
@@ -220,7 +211,7 @@ def test_a_current_folder_that_is_gone(tmp_path: Path) -> None:
         "import kalmanbandits as kb\n"
         "from kalmanbandits.errors import JournalError\n"
         "from kalmanbandits.studies import parse_study, run_study\n"
-        f"study, place = parse_study({TEXT!r}), pathlib.Path({str(tmp_path)!r})\n"
+        f"study, place = parse_study({QUICK!r}), pathlib.Path({str(tmp_path)!r})\n"
         "def play(number):\n"
         "    with kb.Agent.open(place / f'journal{number}', kb.UCB(arms=2)) as agent:\n"
         "        agent.tell(agent.ask(), 1.0)\n"
@@ -240,7 +231,7 @@ def test_a_full_disk_names_the_lock(tmp_path: Path) -> None:
     script = (
         "import pathlib, resource\n"
         "from kalmanbandits.studies import parse_study, run_study\n"
-        f"study = parse_study({TEXT!r})\n"
+        f"study = parse_study({QUICK!r})\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))\n"
         f"try: run_study(study, {str(tmp_path / 'store')!r}, jobs=1)\n"
         "except OSError as error: print(pathlib.Path(error.filename).name)\n"

@@ -268,27 +268,3 @@ def test_a_chunk_is_encoded_as_zarr_would(tmp_path: Path) -> None:
         array[...] = values
         (file,) = (path for path in (tmp_path / name / "c").rglob("*") if path.is_file())
         assert file.read_bytes() == encoded(values)
-
-
-def test_what_another_thread_writes_while_a_folder_is_listed_is_known(
-    store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two threads that write the first chunks of a measure both list its folder."""
-    finished = Results.open(store)._store
-    one, other = finished.chunks()[:2]
-    layout = finished.layout(one.cell)
-    values = [{name: finished.read(chunk, name) for name in layout.variables} for chunk in (one, other)]
-    for path in chunk_files(store):
-        path.unlink()
-    writing, listing = Results.open(store)._store, Path.iterdir
-
-    def slow(folder: Path) -> Any:
-        names = list(listing(folder))
-        monkeypatch.setattr(Path, "iterdir", listing)
-        writing.write(other, values[1])  # as another thread would, before this one has its list
-        return names
-
-    monkeypatch.setattr(Path, "iterdir", slow)
-    writing.write(one, values[0])
-    assert writing.has(one)
-    assert writing.has(other)
