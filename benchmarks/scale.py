@@ -31,8 +31,8 @@ import numpy as np
 import psutil
 
 from kalmanbandits.cluster import open_cluster
-from kalmanbandits.cluster.crew import Crew
 from kalmanbandits.cluster.order import Order
+from kalmanbandits.cluster.worker_pool import WorkerPool
 from kalmanbandits.studies import parse_study, run_study
 from kalmanbandits.studies.store.layout import Chunk
 from kalmanbandits.studies.store.provenance import processor
@@ -144,15 +144,15 @@ def efficiency(workers: int, seconds: float, rounds: int = 6) -> Row:
         tempfile.TemporaryDirectory() as folder,
         simulated(workers) as client,
         open_store(study(tasks, runs=11), Path(folder) / "store", resume=True) as store,
-        Crew(client, Order.of("kalmanbandits-scale", [], "cpu")) as crew,
+        WorkerPool(client, Order.of("kalmanbandits-scale", [], "cpu")) as pool,
     ):
-        while crew.workers.alive < workers:
-            list(crew.compute(sleep, [("warm", (0, 0.0))]))
+        while pool.workers.alive < workers:
+            list(pool.compute(sleep, [("warm", (0, 0.0))]))
         rows = []
         for turn in range(3):
             clock, mine = time.perf_counter(), time.process_time()
             names = ((f"{turn}-{i}", (i, seconds)) for i in range(tasks))
-            for (number, _), values in crew.compute(sleep, names):
+            for (number, _), values in pool.compute(sleep, names):
                 store.write(Chunk(number, 0), {"regret": values})
             took, mine = time.perf_counter() - clock, time.process_time() - mine
             rows.append({"took": took, "used": mine, "efficiency": tasks * seconds / (workers * took)})

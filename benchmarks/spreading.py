@@ -35,14 +35,14 @@ def spreading(where: str | None, *modules: str) -> Iterator[Callable[..., Iterat
 
 def on_workers(client: Any, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     """The results in the order of the items."""
-    from kalmanbandits.cluster.crew import Crew
     from kalmanbandits.cluster.order import Order
+    from kalmanbandits.cluster.worker_pool import WorkerPool
 
     early: dict[int, R] = {}
     wanted = 0
     tasks = ((str(i), (i, item)) for i, item in enumerate(items))
-    with Crew(client, Order.of("kalmanbandits-benchmark", [], "cpu")) as crew:
-        for (i, _), result in crew.compute(lambda shared, task: function(task[1]), tasks):
+    with WorkerPool(client, Order.of("kalmanbandits-benchmark", [], "cpu")) as pool:
+        for (i, _), result in pool.compute(lambda shared, task: function(task[1]), tasks):
             early[i] = result
             while wanted in early:
                 yield early.pop(wanted)

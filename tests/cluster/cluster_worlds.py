@@ -45,7 +45,7 @@ class Watcher:
     def __init__(self, at: float = 2.0, act: Callable[[], None] = lambda: None) -> None:
         self.at, self.act, self.acted = at, act, False
         self.heard: list[tuple[int, int]] = []
-        self.crews: list[Workers] = []
+        self.counts: list[Workers] = []
 
     def __call__(self, done: int, total: int) -> None:
         self.heard.append((done, total))
@@ -54,7 +54,7 @@ class Watcher:
             self.act()
 
     def workers(self, now: Workers) -> None:
-        self.crews.append(now)
+        self.counts.append(now)
 
 
 def pids(client: Client) -> list[int]:

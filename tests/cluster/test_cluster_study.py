@@ -16,10 +16,9 @@ from cluster_worlds import ROUNDS, Watcher, kill, pids, processes, spread_study,
 
 from kalmanbandits.backtesting import backtest, recommend
 from kalmanbandits.cli import answer
-from kalmanbandits.cluster import crew as crews
-from kalmanbandits.cluster import open_cluster, opening
-from kalmanbandits.cluster.crew import Crew
+from kalmanbandits.cluster import open_cluster, opening, worker_pool
 from kalmanbandits.cluster.order import Order, World
+from kalmanbandits.cluster.worker_pool import WorkerPool
 from kalmanbandits.errors import ClusterError, InvalidArgument, InvalidType
 from kalmanbandits.policies import UCB, Random, SlidingWindowUCB
 from kalmanbandits.studies import Results, run_study
@@ -71,7 +70,7 @@ def test_the_same_bits_as_one_process(client, truth, tmp_path: Path, shared: boo
     total = spread_study().total_rounds
     assert watcher.heard[0] == (0, total)
     assert watcher.heard[-1] == (total, total)
-    assert 1 <= watcher.crews[-1].alive <= 2  # one may have done all before the other was ready
+    assert 1 <= watcher.counts[-1].alive <= 2  # one may have done all before the other was ready
 
 
 def test_many_workers_get_several_chunks_at_a_time(
@@ -115,14 +114,14 @@ def test_a_killed_worker_and_then_all_at_once(client, truth, tmp_path: Path) -> 
         assert watcher.acted
         assert contents(tmp_path / name) == truth
         # The other worker may end the study before the scheduler notices the loss; with none it cannot.
-        assert name == "one" or watcher.crews[-1].lost >= 1
+        assert name == "one" or watcher.counts[-1].lost >= 1
 
 
 def test_a_worker_that_does_not_come_back_ends_the_run(
     truth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(opening, "RETURN", AT_ONCE)
-    monkeypatch.setattr(crews, "ALONE", 0.5)
+    monkeypatch.setattr(worker_pool, "ALONE", 0.5)
     with open_cluster("local:1") as client:
         watcher = Watcher(0.2, lambda: kill(pids(client)[0]))
         with pytest.raises(ClusterError, match="all workers on this machine have ended"):
@@ -283,14 +282,14 @@ def test_a_gpu_plays_through_the_cluster_and_workers_without_one_do_not(
         with open_cluster(made.address) as client:
             client.wait_for_workers(2, timeout=PATIENCE)
             worlds = [World(rotation(theta=1.0), {"UCB": UCB(arms=2)})]
-            with Crew(client, Order.of("kalmanbandits-gpu", worlds, "gpu")) as crew:
+            with WorkerPool(client, Order.of("kalmanbandits-gpu", worlds, "gpu")) as pool:
 
                 def both_were_heard() -> bool:
-                    list(crew.compute(operator.eq, [("0", 0)]))  # any function that workers know
+                    list(pool.compute(operator.eq, [("0", 0)]))  # any function that workers know
                     return "not used" in caplog.text
 
                 wait_until(both_were_heard)
-                assert crew.workers.alive == 1
+                assert pool.workers.alive == 1
             theirs = run_study(study, tmp_path / "gpu", client=client, backend="gpu")
     (known,) = {record.getMessage() for record in caplog.records if "not used" in record.getMessage()}
     assert re.search(r'^worker \S+ at \S+ \(.*backend must be "cpu" here, got "gpu"', known)
@@ -320,8 +319,8 @@ def test_tasks_in_flight_are_bounded(client) -> None:
             yield str(i), i
 
     found = []
-    with Crew(client, Order.of("kalmanbandits-bound", [], "cpu", "shared")) as crew:
-        for task, result in crew.compute(doubled, tasks()):
+    with WorkerPool(client, Order.of("kalmanbandits-bound", [], "cpu", "shared")) as pool:
+        for task, result in pool.compute(doubled, tasks()):
             most = max(most, taken - len(found))
             found.append((task, result))
     assert sorted(found) == [(i, ("shared", 2 * i)) for i in range(60)]
@@ -331,17 +330,17 @@ def test_tasks_in_flight_are_bounded(client) -> None:
 def test_workers_that_were_ready_before_anybody_listened(client, monkeypatch: pytest.MonkeyPatch) -> None:
     """The scheduler may hear of the listener after the workers, and what it had to say is lost."""
     monkeypatch.setattr(client, "subscribe_topic", lambda topic, handler: None)
-    with Crew(client, Order.of("kalmanbandits-unheard", [], "cpu", "shared")) as crew:
-        assert list(crew.compute(doubled, [("0", 7)])) == [(7, ("shared", 14))]
-        assert 1 <= crew.workers.alive <= 2
+    with WorkerPool(client, Order.of("kalmanbandits-unheard", [], "cpu", "shared")) as pool:
+        assert list(pool.compute(doubled, [("0", 7)])) == [(7, ("shared", 14))]
+        assert 1 <= pool.workers.alive <= 2
 
 
 def test_an_error_of_a_task_is_raised_here(client) -> None:
     with (
-        Crew(client, Order.of("kalmanbandits-fault", [], "cpu")) as crew,
+        WorkerPool(client, Order.of("kalmanbandits-fault", [], "cpu")) as pool,
         pytest.raises(ZeroDivisionError, match="task 0"),
     ):
-        list(crew.compute(failing, [("0", 0)]))
+        list(pool.compute(failing, [("0", 0)]))
 
 
 def test_kernels_are_compiled_once_per_machine(tmp_path: Path) -> None:
@@ -350,11 +349,11 @@ def test_kernels_are_compiled_once_per_machine(tmp_path: Path) -> None:
     with (
         processes(tmp_path / "scratch", 2, NUMBA_CACHE_DIR=str(tmp_path / "cache")) as made,
         open_cluster(made.address) as client,
-        Crew(client, order) as crew,
+        WorkerPool(client, order) as pool,
     ):
-        while crew.workers.alive < 2:
-            list(crew.compute(operator.eq, [("0", 0)]))  # any function that workers know
-        assert crew.compiled == 1  # the other one found it on disk
+        while pool.workers.alive < 2:
+            list(pool.compute(operator.eq, [("0", 0)]))  # any function that workers know
+        assert pool.compiled == 1  # the other one found it on disk
 
 
 def test_the_scheduler_dies_and_another_processor_is_refused(
@@ -367,7 +366,7 @@ def test_the_scheduler_dies_and_another_processor_is_refused(
             watcher = Watcher(0.3, made.scheduler.kill)
             with pytest.raises(ClusterError, match=r"scheduler at .* went away"):
                 run_study(spread_study(), tmp_path / "store", client=client, progress=watcher)
-        assert watcher.crews[-1].alive == 1
+        assert watcher.counts[-1].alive == 1
         (said,) = {record.getMessage() for record in caplog.records if "not used" in record.getMessage()}
         assert "processor: x86-64 " in said
         done = len(chunk_files(tmp_path / "store")) // 2

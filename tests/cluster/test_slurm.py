@@ -147,6 +147,6 @@ def test_a_worker_is_a_job_and_is_cancelled(
         run_study(spread_study(), tmp_path / "spread", client=client, progress=watcher)
     assert cancelled
     assert contents(tmp_path / "spread") == contents(tmp_path / "one")
-    assert watcher.crews[-1].lost == 1
-    assert watcher.crews[-1].alive == 1  # another job in its place
+    assert watcher.counts[-1].lost == 1
+    assert watcher.counts[-1].alive == 1  # another job in its place
     wait_until(lambda: said("squeue", "--noheader").strip() == "")  # no job is left behind

@@ -157,21 +157,21 @@ class Work:
             raise InvalidArgument(
                 f"threads must be left out with a client, whose workers play, got {threads}"
             )
-        from kalmanbandits.cluster.crew import Crew
         from kalmanbandits.cluster.opening import check_client
         from kalmanbandits.cluster.order import Order, World
+        from kalmanbandits.cluster.worker_pool import WorkerPool
 
         run = fingerprint([platform.node(), os.getpid(), time.time_ns()])[:16]
         worlds = [World(self.table.judged, self.policies)]
         order = Order.of(f"kalmanbandits-{run}", worlds, "cpu", self.table)
         tasks = ((name, (name, self.policies[name], self.wanted[name])) for name in self.waiting)
-        with Crew(check_client(client), order) as crew:
+        with WorkerPool(check_client(client), order) as pool:
 
             def watch() -> None:
-                crew.tell(self.progress)
+                pool.tell(self.progress)
                 self.tell()
 
-            for (name, _, _), played in crew.compute(play_task, tasks, watch):
+            for (name, _, _), played in pool.compute(play_task, tasks, watch):
                 self.note(name, played)
 
     def tell(self) -> None:

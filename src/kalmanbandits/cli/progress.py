@@ -43,7 +43,7 @@ class Reporter:
         self.stream, self.terminal = stream, stream.isatty()
         self.began = self.shown = time.monotonic()
         self.first = 0
-        self.crew = ""
+        self.cluster = ""
         self.started = self.ended = False
         self.compiling = Compiling()
         self._bar: Progress | None = None
@@ -60,7 +60,7 @@ class Reporter:
 
     def workers(self, now: Workers) -> None:
         """Note how many workers a cluster has, and what was lost with others."""
-        self.crew = f"  {now.alive} worker{'s' if now.alive != 1 else ''}" + "".join(
+        self.cluster = f"  {now.alive} worker{'s' if now.alive != 1 else ''}" + "".join(
             f", {count} {what}" for count, what in ((now.lost, "lost"), (now.repeated, "repeated")) if count
         )
 
@@ -74,7 +74,7 @@ class Reporter:
             self.started, self.shown = True, now
         rate = (done - self.first) / max(now - self.began, 1e-3)
         line = f"{short(done)} of {short(total)} rounds  compiling" if busy else self.line(done, total, rate)
-        line += self.crew
+        line += self.cluster
         if self.terminal:
             self._draw(done, total, line)
         elif now - self.shown >= EVERY or (done == total and not self.ended):

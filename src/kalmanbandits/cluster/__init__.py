@@ -8,7 +8,7 @@ Dask is imported when a cluster is used, not before; it comes with the extra `[c
 
 from __future__ import annotations
 
-from kalmanbandits.cluster.crew import Workers
 from kalmanbandits.cluster.opening import open_cluster
+from kalmanbandits.cluster.worker_pool import Workers
 
 __all__ = ["Workers", "open_cluster"]

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kalmanbandits.cluster.crew import MOST_KILLED
+from kalmanbandits.cluster.worker_pool import MOST_KILLED
 from kalmanbandits.durability import read_regular
 from kalmanbandits.errors import ClusterError, InvalidArgument, InvalidType, nearest, shown, whole
 

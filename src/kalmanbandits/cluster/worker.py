@@ -18,8 +18,8 @@ from distributed import Status, Worker, get_worker
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from kalmanbandits import compilation
-from kalmanbandits.cluster.crew import Result
 from kalmanbandits.cluster.order import LONG_ROUNDS, Order, World, here
+from kalmanbandits.cluster.worker_pool import Result
 from kalmanbandits.durability import lock_file, network_file_system
 from kalmanbandits.policies.own_files import load_own_file
 from kalmanbandits.simulation.rounds import play_block

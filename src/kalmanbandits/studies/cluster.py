@@ -10,9 +10,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kalmanbandits.cluster.crew import PER_SLOT, Crew
 from kalmanbandits.cluster.order import Order
 from kalmanbandits.cluster.order import World as Players
+from kalmanbandits.cluster.worker_pool import PER_SLOT, WorkerPool
 from kalmanbandits.errors import ClusterError
 from kalmanbandits.simulation.simulate import World, simulate, simulate_together
 from kalmanbandits.simulation.versions import fingerprint
@@ -77,16 +77,16 @@ class ClusterWork(_Work):
 
         def watch() -> None:
             if progress is not None:
-                self.crew.tell(progress)
+                self.pool.tell(progress)
                 progress(self.done, self.total)
 
         if progress is not None:
             progress(self.done, self.total)
         if self.tasks.empty():
             return
-        self.crew = Crew(self.client, order)
-        with self.crew as crew:
-            for task, values in crew.compute(play_task, self.all_tasks(), watch):
+        self.pool = WorkerPool(self.client, order)
+        with self.pool as pool:
+            for task, values in pool.compute(play_task, self.all_tasks(), watch):
                 self.receive(task, values)
 
     def run_name(self) -> str:
@@ -109,7 +109,7 @@ class ClusterWork(_Work):
 
         Where few are left they are handed out one by one, lest some workers wait for others at the end.
         """
-        slots = self.crew.slots
+        slots = self.pool.slots
         return max(1, min(slots // FEW, self.tasks.qsize() // max(1, PER_SLOT * slots), MOST_CHUNKS))
 
     def runs(self, chunks: list[Chunk]) -> int:

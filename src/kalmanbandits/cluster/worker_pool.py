@@ -57,7 +57,7 @@ class Workers(NamedTuple):
     repeated: int
 
 
-class Crew:
+class WorkerPool:
     """The workers of a client's cluster that are fit to do what an order says.
 
     A worker is compared with the submitting process as it joins, at whatever time, and gets tasks only if
@@ -91,7 +91,7 @@ class Crew:
         if listener is not None:
             listener(self.workers)
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> WorkerPool:
         from kalmanbandits.cluster.worker import Preparation
 
         with self._connected():
