@@ -17,11 +17,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
-from kalmanbandits.compilation import entry, jit, routine
-from kalmanbandits.errors import Array, array, positive, real, whole
-from kalmanbandits.filtering.kalman import correct
+from kalmanbandits.compilation import jit, routine
 
 REFRESH = 64
 STALE = 200.0  # visits of a situation without an arm, after which what is known of the arm there counts half
@@ -66,63 +62,3 @@ def refresh(V: Any, inverse: Any, b: Any, G: Any) -> Any:
         for j in range(s):
             G[i] += inverse[i, j] * b[j]
     return log_determinant
-
-
-@entry
-def _observe_all(G: Any, U: Any, D: Any, X: Any, y: Any, gain: Any) -> Any:
-    growth = 0.0
-    for i in range(y.shape[0]):
-        growth += math.log(correct(G, U, D, X[i], 1.0, y[i], gain)[1])
-    return growth
-
-
-class Ridge:
-    """Recursive ridge regression by hand: one model, `size` features.
-
-    Parameters
-    ----------
-    size : int
-        How many features.
-    lambda_ : float
-        λ, the weight of the prior that all coefficients are 0.
-
-    Attributes
-    ----------
-    coefficients : ndarray of shape (size,)
-        Ĝ.
-    log_determinant : float
-        log det V.
-
-    >>> ridge = Ridge(size=2, lambda_=1.0)
-    >>> ridge.observe([1.0, 2.0], 3.0)
-    >>> ridge.coefficients.round(6).tolist()
-    [0.5, 1.0]
-    """
-
-    def __init__(self, size: int, lambda_: float = 1.0) -> None:
-        size, lambda_ = whole("size", size, 1), positive("lambda_", lambda_)
-        self.coefficients = np.zeros(size)
-        self.log_determinant = size * math.log(lambda_)
-        self._U, self._D = np.eye(size), np.full(size, 1 / lambda_)
-        self._gain = np.zeros(size)
-
-    @property
-    def inverse(self) -> Array:
-        """V⁻¹ (size, size)."""
-        half = self._U * np.sqrt(self._D)
-        return np.asarray(half @ half.T)
-
-    def observe(self, features: Any, target: float) -> None:
-        """Take in one pair."""
-        x = array("features", features, self.coefficients.shape)
-        self.observe_many(x[None], np.array([real("target", target)]))
-
-    def observe_many(self, features: Array, targets: Array) -> None:
-        """Take in the rows of `features` (n, size) with their `targets` (n), in order."""
-        X = array("features", features, (None, self.coefficients.size))
-        y = array("targets", targets, (X.shape[0],))
-        self.log_determinant += _observe_all(self.coefficients, self._U, self._D, X, y, self._gain)
-
-    def predict(self, features: Any) -> float:
-        """Ĝ'Ξ."""
-        return float(self.coefficients @ array("features", features, self.coefficients.shape))
