@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
 from _pytest.doctest import DoctestItem, DoctestModule
 from hypothesis import HealthCheck, settings
+
+from fresh_processes import FreshProcesses
 
 # Each worker has one core. NumPy's threads, which wait for each other by spinning, took ten times as long.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when NumPy is imported, by the tests
@@ -21,6 +23,13 @@ settings.register_profile("fixed", derandomize=True, deadline=None, database=Non
 slow = [HealthCheck.too_slow]
 settings.register_profile("fresh", deadline=None, database=None, print_blob=True, suppress_health_check=slow)
 settings.load_profile(os.environ.get("KALMANBANDITS_EXAMPLES", "fixed"))
+
+
+@pytest.fixture(scope="session")
+def fresh() -> Iterator[FreshProcesses]:
+    """Processes that have not imported this package yet, in a tenth of a new interpreter's time."""
+    with FreshProcesses() as processes:
+        yield processes
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,20 +2,32 @@
 
     python fresh_processes.py
 
-reads orders, a line of JSON each, and writes the exit status of each. To import Numba and SciPy takes longer
-than what most tests of the cache on disk want a fresh process for.
+reads orders, a line of JSON each, and answers each with a number. To import Numba, pandas, xarray, Zarr and
+Matplotlib takes longer than what most tests want a process of its own for. What is about that import itself,
+about options of the interpreter or about its end needs a real one: `subprocess.run([sys.executable, …])`.
 """
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import gc
+import importlib
 import json
 import os
+import runpy
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import traceback
+import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
+
+PRELOADED = ("numba", "scipy.linalg", "scipy.special", "xarray", "zarr", "matplotlib.figure", "distributed")
 
 
 class Ended(NamedTuple):
@@ -26,63 +38,146 @@ class Ended(NamedTuple):
     stderr: str
 
 
+class Started:
+    """A process under way, in a session of its own."""
+
+    def __init__(self, server: FreshProcesses, pid: int, folder: Path) -> None:
+        self.server, self.pid, self.folder = server, pid, folder
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit code, as of `subprocess.Popen`; None while it runs."""
+        return self.wait(block=False)
+
+    def wait(self, *, block: bool = True) -> int | None:
+        """Wait for its end."""
+        if self.returncode is None:
+            code = self.server.order(wait=self.pid, block=block)
+            self.returncode = None if code == RUNNING else code
+        return self.returncode
+
+    def kill(self) -> None:
+        """End it at once."""
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+
+RUNNING = 1000  # no exit code
+
+
 class FreshProcesses:
-    """Runs scripts, each in a process of its own; ends with the block."""
+    """Runs what the arguments of `python` say, each time in a process of its own; ends with the block."""
 
     def __enter__(self) -> FreshProcesses:
-        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        self.server = subprocess.Popen([sys.executable, __file__], **pipes)
+        self._server: subprocess.Popen[str] | None = None
+        self._taking_turns = threading.Lock()
+        self._folder = tempfile.TemporaryDirectory()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.server.communicate()
+        if self._server is not None:
+            self._server.communicate()
+        self._folder.cleanup()
 
-    def run(self, script: str, argument: Path, environment: dict[str, str]) -> Ended:
-        """Run a script with its folder as the first place to import from, and nothing else in `environ`."""
-        assert self.server.stdin is not None
-        assert self.server.stdout is not None
-        with tempfile.TemporaryDirectory() as folder:
-            order = {
-                "script": script,
-                "argument": str(argument),
-                "environment": environment,
-                "folder": folder,
-            }
-            self.server.stdin.write(json.dumps(order) + "\n")
-            self.server.stdin.flush()
-            code = int(self.server.stdout.readline())
-            return Ended(code, *(Path(folder, name).read_text() for name in ("stdout", "stderr")))
+    def order(self, **order: object) -> int:
+        """The server's answer; it starts with the first order."""
+        with self._taking_turns:
+            if self._server is None:
+                pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+                self._server = subprocess.Popen([sys.executable, __file__], **pipes)
+            assert self._server.stdin is not None
+            assert self._server.stdout is not None
+            self._server.stdin.write(json.dumps(order) + "\n")
+            self._server.stdin.flush()
+            return int(self._server.stdout.readline())
+
+    def start(
+        self,
+        *arguments: object,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        text: str = "",
+    ) -> Started:
+        """Begin `python [-W error] (-c SCRIPT | -m MODULE | FILE) …`, with a text for its standard input."""
+        folder = Path(tempfile.mkdtemp(dir=self._folder.name))
+        (folder / "stdin").write_text(text)
+        environment = dict(os.environ if env is None else env)
+        given = {"arguments": list(map(str, arguments)), "cwd": str(cwd or Path.cwd()), "folder": str(folder)}
+        return Started(self, self.order(**given, environment=environment), folder)
+
+    def run(self, *arguments: object, **options: Any) -> Ended:
+        """The same, to its end."""
+        started = self.start(*arguments, **options)
+        code = started.wait()
+        assert code is not None
+        return Ended(code, *((started.folder / name).read_text() for name in ("stdout", "stderr")))
 
 
 def play(order: dict[str, Any]) -> NoReturn:
-    """In a fork: run the script as `python -c` would."""
-    for number, name in ((1, "stdout"), (2, "stderr")):
-        os.dup2(os.open(Path(order["folder"], name), os.O_WRONLY | os.O_CREAT), number)
-    os.environ.clear()
-    os.environ.update(order["environment"])
-    sys.argv, sys.path[0] = ["-c", order["argument"]], order["argument"]
+    """In a fork: what `python` would do with the arguments."""
     code = 1
     try:
-        exec(compile(order["script"], "<string>", "exec"), {"__name__": "__main__"})
+        os.setsid()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number, name in enumerate(("stdin", "stdout", "stderr")):
+            flags = os.O_WRONLY | os.O_CREAT if number else os.O_RDONLY
+            os.dup2(os.open(Path(order["folder"], name), flags), number)
+        os.environ.clear()
+        os.environ.update(order["environment"])
+        sys.modules["numba"].core.config.reload_config()  # it reads the environment when it is imported
+        os.chdir(order["cwd"])
+        run(order["arguments"])
         code = 0
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
     except BaseException:
         traceback.print_exc()
     finally:
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
 
 
-def main() -> None:
-    import numba  # noqa: F401 - for the forks
-    import scipy.linalg
-    import scipy.special  # noqa: F401
+def run(arguments: list[str]) -> None:
+    """The script, module or file that the arguments name."""
+    if arguments[:2] == ["-W", "error"]:
+        arguments = arguments[2:]
+        warnings.simplefilter("error")
+    if os.environ.get("PYTHONWARNINGS") == "error":
+        warnings.simplefilter("error")
+    kind, *rest = arguments
+    sys.path[0] = str(Path(kind).parent) if kind not in ("-c", "-m") else ""
+    sys.path[1:1] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    if kind == "-c":
+        sys.argv = ["-c", *rest[1:]]
+        exec(compile(rest[0], "<string>", "exec"), {"__name__": "__main__"})
+    elif kind == "-m":
+        sys.argv = rest
+        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = arguments
+        runpy.run_path(kind, run_name="__main__")
 
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for name in PRELOADED:
+        with contextlib.suppress(ImportError):  # of an extra that is not installed
+            importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
     for line in sys.stdin:
-        child = os.fork()
-        if child == 0:
-            play(json.loads(line))
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        order = json.loads(line)
+        if "wait" in order:
+            pid, status = os.waitpid(order["wait"], 0 if order["block"] else os.WNOHANG)
+            answer = os.waitstatus_to_exitcode(status) if pid else RUNNING
+        else:
+            answer = os.fork()
+            if answer == 0:
+                play(order)
+        print(answer, flush=True)
 
 
 if __name__ == "__main__":

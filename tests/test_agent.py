@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import zipfile
 
 import numpy as np
@@ -132,7 +130,7 @@ def test_explanations_are_those_of_the_choice_and_print():
     assert told.pulls.sum() == 60
 
 
-def test_a_saved_agent_continues_in_another_process(tmp_path):
+def test_a_saved_agent_continues_in_another_process(tmp_path, fresh):
     path = tmp_path / "agent.kb"
     agent = fed(kb.KalmanLookahead(SYSTEM), rounds=40, seed=3)
     arm = agent.select()
@@ -146,7 +144,7 @@ def test_a_saved_agent_continues_in_another_process(tmp_path):
         "    choices.append(agent.select()); agent.update(choices[-1], float(t % 7 - 3))\n"
         "print(choices)\n"
     )
-    output = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True, check=True)
+    output = fresh.run("-c", script, path)
     choices = [arm]
     agent.update(arm, 2.5)
     for t in range(30):

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import gc
 import json
-import subprocess
-import sys
 from pathlib import Path
-from subprocess import PIPE
 
 import numpy as np
 import pytest
 
+from fresh_processes import FreshProcesses
 from kalmanbandits.backtesting import backtest, line_up
 from kalmanbandits.backtesting.play import Work, make_work
 from kalmanbandits.cli import ahead
@@ -54,10 +52,11 @@ def work_of(policies: dict[str, Policy], table: object = TABLE) -> Work:
     return make_work(Replay(table), policies, 2, 0, None, {}, 0)
 
 
-def test_what_is_compiled_ahead_and_here_is_what_a_backtest_needs() -> None:
+def test_what_is_compiled_ahead_and_here_is_what_a_backtest_needs(fresh: FreshProcesses) -> None:
     """Fits elsewhere, the rest here, nothing twice, and nothing is left to compile."""
     wanted = json.dumps({"fits": True, "policies": []})
-    done = subprocess.run([sys.executable, "-c", NEEDED], input=wanted, check=True, text=True, stdout=PIPE)
+    done = fresh.run("-c", NEEDED, text=wanted)
+    assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         "fits are compiled",
         "1 1 0 0 0 0 0 0",

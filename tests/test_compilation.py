@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 import kalmanbandits
-from fresh_processes import FreshProcesses
 from kalmanbandits import compilation
 from kalmanbandits.compilation import entry, jit, routine
 from kalmanbandits.errors import InvalidArgument
@@ -72,19 +71,13 @@ register_kernel("Constant", score, update, skip)
 """
 
 
-@pytest.fixture(scope="module")
-def fresh():
-    with FreshProcesses() as processes:
-        yield processes
-
-
 @pytest.fixture
 def run(fresh):
     """The index that a fresh process computes, and how often it found its machine code on disk."""
 
     def run(folder: Path, script: str = SCRIPT, **environment: str) -> tuple[float, int]:
         where = {"NUMBA_CACHE_DIR": str(folder / "cache"), "PATH": ""} | environment
-        ended = fresh.run(script, folder, where)
+        ended = fresh.run("-c", script, folder, cwd=folder, env=where)
         assert ended.returncode == 0, ended.stderr
         index, hits = ended.stdout.split()
         return float(index), int(hits)

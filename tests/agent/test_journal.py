@@ -7,8 +7,6 @@ import os
 import resource
 import shutil
 import sqlite3
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -509,15 +507,14 @@ def test_the_time_of_day_may_go_back(tmp_path, monkeypatch):
     agent.close()
 
 
-def test_in_another_process(tmp_path):
+def test_in_another_process(tmp_path, fresh):
     agent, _ = played(tmp_path / "journal")
     script = (
         "import sys, kalmanbandits as kb\n"
         "with kb.Agent.open(sys.argv[1]) as agent:\n"
         "    print(agent.ask().number, agent.rounds)\n"
     )
-    run = [sys.executable, "-c", script, str(tmp_path / "journal")]
-    number, rounds = map(int, subprocess.run(run, capture_output=True, text=True, check=True).stdout.split())
+    number, rounds = map(int, fresh.run("-c", script, tmp_path / "journal").stdout.split())
     assert rounds == agent.rounds
     assert agent.open_tickets[-1].number == number  # which this process sees
     agent.expire(number)

@@ -201,14 +201,14 @@ def test_a_pickled_agent_with_a_journal_opens_it_again(tmp_path):
         assert agent.rounds == 1
 
 
-def test_two_agents_of_one_process_share_a_journal(tmp_path):
+def test_two_agents_of_one_process_share_a_journal(tmp_path, fresh):
     one, other = kb.Agent.open(tmp_path / "j", POLICY), kb.Agent.open(tmp_path / "j")
     for t in range(10):
         ticket = (one if t % 2 else other).ask()
         (other if t % 3 else one).tell(ticket, reward(*ticket))
     other.close()
     script = "import sys, kalmanbandits as kb; kb.Agent.open(sys.argv[1]).close()"
-    subprocess.run([sys.executable, "-c", script, str(tmp_path / "j")], check=True)
+    assert fresh.run("-c", script, tmp_path / "j").returncode == 0
     one.ask()
     assert one.rounds == 10
     one.close()
@@ -312,14 +312,9 @@ def test_after_a_failed_flush_it_refuses_until_it_is_opened_again(tmp_path):
         assert bits(agent) == bits(in_order(kb.UCB(arms=3), history))
 
 
-def test_add_arm_compiles_while_others_go_on(tmp_path):
+def test_add_arm_compiles_while_others_go_on(tmp_path, fresh):
     script = Path(__file__).with_name("slow_addition.py")
-    run = subprocess.run(
-        [sys.executable, str(script)],
-        env=os.environ | {"XDG_CACHE_HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-    )
+    run = fresh.run(script, env=os.environ | {"XDG_CACHE_HOME": str(tmp_path)})
     assert run.returncode == 0, run.stderr
     slowest, addition = map(float, run.stdout.split())
     assert slowest < 0.5 * addition

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import csv
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from backtest_worlds import NOISE, SWING, table_file
 
+from fresh_processes import FreshProcesses
 from kalmanbandits.agent import Agent
 from kalmanbandits.backtesting import backtest, line_up, train
 from kalmanbandits.cli import answer
@@ -215,15 +213,14 @@ runpy.run_path(sys.argv[1], run_name="__main__")  # as `python agent.py` does
         ["--minimize", "--policies", "LearnedKalman"],
     ],
 )
-def test_the_agent_repeats_the_backtest_and_goes_on(tmp_path: Path, options: list[str]) -> None:
+def test_the_agent_repeats_the_backtest_and_goes_on(
+    tmp_path: Path, options: list[str], fresh: FreshProcesses
+) -> None:
     values = (SWING + NOISE)[:400]
     values[250:270, 1] = np.nan
     path, out = table_file(tmp_path, values), tmp_path / "out"
     assert answer(["backtest", str(path), "--out", str(out), *options]) == 0
-    script = str(out / "agent.py")
-    environment = os.environ | {"PYTHONWARNINGS": "error"}
-    command = [sys.executable, "-c", RUN, script]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    done = fresh.run("-W", "error", "-c", RUN, out / "agent.py")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("400 401 2 2\n401 rounds played; next: ")
     replay = Replay(path, minimize="--minimize" in options)

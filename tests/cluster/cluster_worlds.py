@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from fresh_processes import FreshProcesses, Started
 from patience import PATIENCE
 from study_worlds import changed_text
 
@@ -25,6 +26,7 @@ from distributed import Client
 from kalmanbandits.cluster import Workers
 from kalmanbandits.studies import Study, parse_study
 
+Process = subprocess.Popen[bytes] | Started
 ROUNDS = 20_000
 SPREAD = [
     ('"small"', '"spread"'),
@@ -77,15 +79,22 @@ class Processes:
     """A scheduler and workers as people start them, each a process of its own.
 
     `worker` holds further options of workers. Without a nanny, which would start it again after its end, each
-    takes one process in place of two.
+    takes one process in place of two. `fresh` processes start sooner than those of a new interpreter.
     """
 
-    def __init__(self, folder: Path, workers: int, worker: tuple[str, ...], **environment: str) -> None:
-        self.folder, self.port, self.environment = folder, free_port(), environment
+    def __init__(
+        self,
+        folder: Path,
+        workers: int,
+        worker: tuple[str, ...],
+        fresh: FreshProcesses | None = None,
+        **environment: str,
+    ) -> None:
+        self.folder, self.port, self.environment, self.fresh = folder, free_port(), environment, fresh
         self.options = worker
         self.address = f"tcp://127.0.0.1:{self.port}"
         self.count = workers
-        self.running: list[subprocess.Popen[bytes]] = []
+        self.running: list[Process] = []
         self.changing = threading.Lock()
 
     def start(self) -> None:
@@ -95,7 +104,7 @@ class Processes:
             for _ in range(self.count):
                 self.worker()
 
-    def worker(self, **environment: str) -> subprocess.Popen[bytes]:
+    def worker(self, **environment: str) -> Process:
         """One more worker."""
         return self.begin(
             "dask_worker", self.address, "--nthreads", "1", "--no-dashboard", "--host", "127.0.0.1",
@@ -103,14 +112,16 @@ class Processes:
             **environment,
         )  # fmt: skip
 
-    def begin(self, command: str, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(
-            [sys.executable, "-m", f"distributed.cli.{command}", *arguments],
-            env=os.environ | self.environment | environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+    def begin(self, command: str, *arguments: str, **environment: str) -> Process:
+        given, env = ("-m", f"distributed.cli.{command}", *arguments), os.environ | self.environment
+        # Whether Numba compiles is settled when it is imported, which fresh processes have done.
+        if self.fresh is not None and "NUMBA_DISABLE_JIT" not in environment:
+            process: Process = self.fresh.start(*given, env=env | environment)
+        else:
+            process = subprocess.Popen(
+                [sys.executable, *given], env=env | environment, start_new_session=True,
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
         self.running.append(process)
         return process
 
@@ -123,7 +134,7 @@ class Processes:
                     self.worker()
 
     @property
-    def scheduler(self) -> subprocess.Popen[bytes]:
+    def scheduler(self) -> Process:
         return self.running[0]
 
     def stop(self) -> None:
@@ -137,9 +148,11 @@ class Processes:
 
 
 @contextlib.contextmanager
-def processes(folder: Path, workers: int = 2, **environment: str) -> Iterator[Processes]:
+def processes(
+    folder: Path, fresh: FreshProcesses, workers: int = 2, **environment: str
+) -> Iterator[Processes]:
     """A scheduler and workers that end with the block."""
-    made = Processes(folder, workers, ("--no-nanny",), **environment)
+    made = Processes(folder, workers, ("--no-nanny",), fresh, **environment)
     try:
         made.start()
         yield made

@@ -5,15 +5,17 @@ from __future__ import annotations
 import operator
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import dask
 import numpy as np
 import pytest
 from cluster_worlds import ROUNDS, Watcher, kill, pids, processes, spread_study, wait_until
+from distributed.utils import get_mp_context
 
+from fresh_processes import PRELOADED, FreshProcesses
 from kalmanbandits.backtesting import backtest, recommend
 from kalmanbandits.cli import answer
 from kalmanbandits.cluster import open_cluster, opening, worker_pool
@@ -39,10 +41,16 @@ def _blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layout, "BLOCK_SECONDS", 2.5 * ROUNDS * 2 * layout.ROUND_SECONDS)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _forked() -> Iterator[None]:
+    """Workers on this machine are forks of a process that has imported the packages they need."""
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        get_mp_context().set_forkserver_preload(list(PRELOADED))
+        yield
+
+
 @pytest.fixture(scope="module")
 def client() -> Iterator[object]:
-    import dask
-
     # As on a busy machine, where a worker that was killed comes back later than Dask waits for it.
     with dask.config.set(AT_ONCE), open_cluster("local:2") as made:
         yield made
@@ -225,7 +233,7 @@ raise SystemExit(answer([*command, "here"]) or answer([*command, "there", "--clu
 """
 
 
-def test_the_command_and_a_policy_of_ones_own(tmp_path: Path) -> None:
+def test_the_command_and_a_policy_of_ones_own(tmp_path: Path, fresh: FreshProcesses) -> None:
     """The policy's source travels with the study; the worker compiles it anew."""
     (skeleton,) = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
     (tmp_path / "mine.py").write_text(skeleton)
@@ -233,7 +241,7 @@ def test_the_command_and_a_policy_of_ones_own(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(text.replace('policy = "Random"', 'policy = "DiscountedMean"'))
 
     # In a process of its own: what it registers must not stay behind for other tests.
-    done = subprocess.run([sys.executable, "-c", BOTH], cwd=tmp_path, capture_output=True, text=True)
+    done = fresh.run("-c", BOTH, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "Dashboard: http://127.0.0.1:" in done.stderr
     assert contents(tmp_path / "here") == contents(tmp_path / "there")
@@ -269,7 +277,7 @@ def test_workers_without_the_backend_stop_the_run(client, tmp_path: Path) -> Non
 
 
 def test_a_gpu_plays_through_the_cluster_and_workers_without_one_do_not(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, fresh: FreshProcesses, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Numba's simulator takes the place of a GPU on one of two workers."""
     study = spread_study(
@@ -277,7 +285,7 @@ def test_a_gpu_plays_through_the_cluster_and_workers_without_one_do_not(
     )
     folders = os.pathsep.join(str(ROOT / "tests" / name) for name in ("cluster", "simulation"))
     simulator = {"NUMBA_ENABLE_CUDASIM": "1", "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": folders}
-    with processes(tmp_path / "scratch", 1) as made:
+    with processes(tmp_path / "scratch", fresh, 1) as made:
         made.worker(DASK_DISTRIBUTED__WORKER__PRELOAD='["gpu_worker"]', **simulator)
         with open_cluster(made.address) as client:
             client.wait_for_workers(2, timeout=PATIENCE)
@@ -343,11 +351,11 @@ def test_an_error_of_a_task_is_raised_here(client) -> None:
         list(pool.compute(failing, [("0", 0)]))
 
 
-def test_kernels_are_compiled_once_per_machine(tmp_path: Path) -> None:
+def test_kernels_are_compiled_once_per_machine(tmp_path: Path, fresh: FreshProcesses) -> None:
     worlds = [World(rotation(theta=1.0), {"Random": Random(arms=2)})]
     order = Order.of("kalmanbandits-warm", worlds, "cpu")
     with (
-        processes(tmp_path / "scratch", 2, NUMBA_CACHE_DIR=str(tmp_path / "cache")) as made,
+        processes(tmp_path / "scratch", fresh, 2, NUMBA_CACHE_DIR=str(tmp_path / "cache")) as made,
         open_cluster(made.address) as client,
         WorkerPool(client, order) as pool,
     ):
@@ -357,9 +365,9 @@ def test_kernels_are_compiled_once_per_machine(tmp_path: Path) -> None:
 
 
 def test_the_scheduler_dies_and_another_processor_is_refused(
-    truth, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    truth, tmp_path: Path, fresh: FreshProcesses, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with processes(tmp_path / "scratch", 1) as made:
+    with processes(tmp_path / "scratch", fresh, 1) as made:
         made.worker(NUMBA_CPU_NAME="x86-64", NUMBA_CPU_FEATURES="")
         with open_cluster(made.address) as client:
             client.wait_for_workers(2)

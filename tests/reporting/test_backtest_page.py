@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import numpy as np
 import pytest
 from test_page import Visit, browser, in_browser, quiet_visit  # noqa: F401 - the fixture is used by its name
 
+from fresh_processes import FreshProcesses
 from kalmanbandits.backtesting import backtest
 from kalmanbandits.backtesting.report import write_backtest
 from kalmanbandits.policies import UCB
@@ -22,11 +21,9 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "backtest_airports.py"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, fresh: FreshProcesses) -> Path:
     made = tmp_path_factory.mktemp("airports")
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(EXAMPLE), str(made)], cwd=made, capture_output=True, text=True
-    )
+    done = fresh.run("-W", "error", EXAMPLE, made, cwd=made)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
     assert "assert" in EXAMPLE.read_text()

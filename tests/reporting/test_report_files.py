@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import io
 import shutil
-import subprocess
-import sys
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from typing import Any
 import pytest
 from report_worlds import small_paper_study, sweep_study
 
+from fresh_processes import FreshProcesses
 from kalmanbandits.reporting import FILES, write_report
 from kalmanbandits.studies import Results, Shard, StoreRefused, run_study
 
@@ -61,18 +60,16 @@ for limit in map(int, sys.argv[3:]):
 """
 
 
-def test_a_disk_that_takes_no_more_leaves_the_old_report(sweep_report: Path, tmp_path: Path) -> None:
+def test_a_disk_that_takes_no_more_leaves_the_old_report(
+    sweep_report: Path, tmp_path: Path, fresh: FreshProcesses
+) -> None:
     """The system refuses to let a file grow beyond a part of the page's size, as a full disk would."""
     for name in FILES:
         shutil.copy(sweep_report / name, tmp_path)
     before = files(tmp_path)
     page = max(map(len, before.values()))
     limits = [str(int(part * page)) for part in (0.02, 0.5, 0.98)]
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(sweep_report), str(tmp_path), *limits],
-        capture_output=True,
-        text=True,
-    )
+    done = fresh.run("-c", LIMITED, sweep_report, tmp_path, *limits)
     left = [f"{name} {sha256(content).hexdigest()}" for name, content in sorted(before.items())]
     assert done.stdout.splitlines() == 3 * [f"{errno.EFBIG} {tmp_path}", *left], done.stderr
     assert sorted(before) == sorted(FILES)

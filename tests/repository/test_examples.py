@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-
-from patience import PATIENCE
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 ELSEWHERE = {"backtest_airports"}  # reporting/test_backtest_page.py runs it, and looks at what it writes
@@ -17,14 +13,8 @@ ELSEWHERE = {"backtest_airports"}  # reporting/test_backtest_page.py runs it, an
 @pytest.mark.parametrize(
     "path", [path for path in EXAMPLES if path.stem not in ELSEWHERE], ids=lambda path: path.stem
 )
-def test_example_runs(path, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(path)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
+def test_example_runs(path, tmp_path, fresh):
+    done = fresh.run("-W", "error", path, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
     assert "assert" in path.read_text()

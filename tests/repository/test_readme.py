@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 from documents import ROOT, blocks
+
+from fresh_processes import FreshProcesses
 
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 # The skeleton in CONTRIBUTING.md is a module of its own: see below.
@@ -36,7 +36,7 @@ def test_the_readme_has_an_example_that_shows_something() -> None:
     assert all("print(" in source or "assert " in source for source in sources)
 
 
-def test_the_skeleton_of_a_policy_plays(tmp_path: Path) -> None:
+def test_the_skeleton_of_a_policy_plays(tmp_path: Path, fresh: FreshProcesses) -> None:
     ((_, skeleton),) = blocks(ROOT / "CONTRIBUTING.md", "python")
     (tmp_path / "skeleton.py").write_text(skeleton, encoding="utf-8")
     play = """
@@ -47,7 +47,7 @@ result = kb.simulate(kb.systems.rotation(theta=0.0), {"mine": policy}, rounds=50
 print(int(result.pulls.isel(checkpoint=-1).sum()))
 """
     # In a process of its own: what it registers must not stay behind for other tests.
-    done = subprocess.run([sys.executable, "-c", play], cwd=tmp_path, capture_output=True, text=True)
+    done = fresh.run("-c", play, cwd=tmp_path)
     assert (done.stdout.strip(), done.stderr) == ("100", "")
 
 
