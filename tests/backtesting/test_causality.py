@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
+
 import numpy as np
 import pytest
 from backtest_worlds import Stubborn
@@ -10,12 +13,23 @@ from hypothesis import strategies as st
 
 from every_policy import EVERY_POLICY
 from kalmanbandits.agent import Agent
-from kalmanbandits.backtesting import Backtest, backtest, line_up, train
+from kalmanbandits.backtesting import Backtest, backtest, line_up, train, training
 from kalmanbandits.backtesting.training import Trained
+from kalmanbandits.identification.table_fit import fit_table
 from kalmanbandits.policies import POLICIES, UBSS, Policy
 from kalmanbandits.systems import LinearGaussianSystem, Replay
 
 ROWS, ARMS = 70, 3
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_dimension() -> Iterator[None]:
+    """Fitted systems have one state beside the levels: every other size is compiled for anew."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "fit_table", partial(fit_table, dimensions=1))
+        yield
+
+
 NAMES = [*POLICIES, Stubborn.__name__]  # one of one's own too, and none that other tests have defined
 
 

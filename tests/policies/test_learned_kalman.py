@@ -221,9 +221,12 @@ def test_means_that_jump_are_followed():
 
 
 def test_what_left_the_window_is_not_forgotten_by_the_levels():
-    """With a window of 64 an arm far behind is not tried again every 64 rounds."""
-    agent, rng = Agent(LearnedKalman(arms=2, window=64)), np.random.default_rng(7)
-    for _ in range(1500):
+    """An arm far behind is not tried again once per window, here a dozen times.
+
+    The window is that of `identification/test_past.py`: every other one is compiled for anew.
+    """
+    agent, rng = Agent(LearnedKalman(arms=2, window=512)), np.random.default_rng(7)
+    for _ in range(12 * 512):
         arm = agent.select()
         agent.update(arm, float([0.0, 5.0][arm] + rng.standard_normal()))
     assert agent.memory["pulls"][0] < 12
