@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import platform
 import zipfile
@@ -186,8 +187,8 @@ def _unpacked(content: bytes) -> Any:
     file = io.BytesIO(content)
     version = np.lib.format.read_magic(file)
     reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = reader(file)
-    if dtype.hasobject or np.prod(shape, dtype=object) * dtype.itemsize > len(content):
+    shape, fortran, dtype = reader(file)
+    if dtype.hasobject or math.prod(shape) * dtype.itemsize > len(content):
         raise ValueError(f"an array of {dtype} and shape {shape} cannot be in {len(content)} bytes")
-    file.seek(0)
-    return np.lib.format.read_array(file, allow_pickle=False)
+    values = np.frombuffer(content, dtype, math.prod(shape), file.tell())
+    return values.reshape(shape, order="F" if fortran else "C").copy()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -59,6 +60,7 @@ class LinearThompson(Policy):
         window = check_window(self.window, "the number of last rewards to predict from")
         self._set(arms=check_arms(self.arms), window=window, v=positive("v", self.v))
 
+    @cached_property
     def _models(self) -> UBSS:
         made: UBSS = UBSS(arms=self.arms, window=self.window)
         return made
@@ -69,15 +71,15 @@ class LinearThompson(Policy):
 
     def fields(self) -> list[Field]:
         """Those of `UBSS`, and v."""
-        return [*self._models().fields(), ("deviations", "f8")]
+        return [*self._models.fields(), ("deviations", "f8")]
 
     def ranges(self) -> dict[str, Range]:
         """Those of `UBSS`."""
-        return self._models().ranges()
+        return self._models.ranges()
 
     def start(self, memory: np.void) -> None:
         """No model has seen anything."""
-        self._models().start(memory)
+        self._models.start(memory)
         memory["deviations"] = self.v
 
     def grow(self, memory: Memory, larger: Self) -> Memory:
