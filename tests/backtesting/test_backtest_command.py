@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from backtest_worlds import NOISE, SWING, table_file
+from matplotlib.figure import Figure
 
 from fresh_processes import FreshProcesses
 from kalmanbandits.agent import Agent
@@ -16,6 +17,12 @@ from kalmanbandits.cli import answer
 from kalmanbandits.systems import Replay
 
 MADE = {"figure.png", "figure.svg", "report.html", "backtest.csv", "agent.py"}
+
+
+@pytest.fixture
+def _no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty figure, for what is not about the picture: to draw it takes longer than all the rest."""
+    monkeypatch.setattr("kalmanbandits.backtesting.figure.backtest_figure", lambda *_: Figure((1, 1)))
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -158,6 +165,7 @@ class AlwaysLast(kb.PlainPolicy):
 """
 
 
+@pytest.mark.usefixtures("_no_picture")
 def test_a_policy_of_ones_own_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, own = table_file(tmp_path, SWING + NOISE), tmp_path / "json.py"  # takes no module's place
     own.write_text(OWN)
@@ -178,6 +186,7 @@ def test_a_policy_of_ones_own_in_a_file(tmp_path: Path, capsys: pytest.CaptureFi
     assert "a file of your own is brought in by --import FILE" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("_no_picture")
 def test_the_first_half_is_fitted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, out = table_file(tmp_path, SWING + NOISE), tmp_path / "out"
     assert answer(["backtest", str(path), "--fit", "--policies", "KalmanGreedy,UCB", "--out", str(out)]) == 0
@@ -204,6 +213,7 @@ runpy.run_path(sys.argv[1], run_name="__main__")  # as `python agent.py` does
 """
 
 
+@pytest.mark.usefixtures("_no_picture")
 @pytest.mark.parametrize(
     "options",
     [
