@@ -168,6 +168,7 @@ def main() -> None:
             importlib.import_module(name)
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000)  # as in the tests themselves: see `conftest.py`
     for line in sys.stdin:
         order = json.loads(line)
         if "wait" in order:
