@@ -14,21 +14,10 @@ from kalmanbandits.imports import watch_forks
 
 __version__ = "0.1.0"
 
-_ROOMS = (
-    "agent",
-    "backtesting",
-    "cluster",
-    "errors",
-    "filtering",
-    "learning",
-    "plot",
-    "policies",
-    "simulation",
-    "studies",
-    "systems",
-    "testing",
-    "theory",
-)
+_PACKAGES = (
+    "agent", "backtesting", "cluster", "errors", "filtering", "learning", "plot", "policies", "simulation",
+    "studies", "systems", "testing", "theory",
+)  # fmt: skip
 
 _NAMES = {
     "LinearGaussianSystem": "systems",
@@ -59,7 +48,7 @@ _NAMES = {
     "Agent": "agent",
 }
 
-__all__ = [*_NAMES, *_ROOMS, "__version__"]
+__all__ = [*_NAMES, *_PACKAGES, "__version__"]
 
 if TYPE_CHECKING:
     from kalmanbandits import (
@@ -111,7 +100,7 @@ watch_forks()
 def __getattr__(name: str) -> Any:
     if name in _NAMES:
         return getattr(importlib.import_module(f"kalmanbandits.{_NAMES[name]}"), name)
-    if name in _ROOMS:
+    if name in _PACKAGES:
         return importlib.import_module(f"kalmanbandits.{name}")
     raise AttributeError(f"module 'kalmanbandits' has no attribute {name!r}")
 

@@ -73,11 +73,7 @@ def _after_fork() -> None:
 if hasattr(os, "register_at_fork"):
     # A child that inherits this lock from a thread it does not have could never compile anything. Hooks run
     # in reverse: agents, which may compile inside their own locks, are brought to rest before.
-    os.register_at_fork(
-        before=_before_fork,
-        after_in_parent=_after_fork,
-        after_in_child=_after_fork,
-    )
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
 def jit(function: F) -> F:

@@ -15,20 +15,20 @@ BESIDE = ("kalmanbandits.reporting", "kalmanbandits.streams", "kalmanbandits.int
 def public_callables() -> dict[str, Callable[..., Any]]:
     """Functions, classes and public methods, by the shortest name that leads to them."""
     found: dict[str, Callable[..., Any]] = {}
-    rooms = [kb, *(getattr(kb, name) for name in kb._ROOMS)]
-    rooms += [importlib.import_module(name) for name in BESIDE]
-    for room in rooms:
-        names = getattr(room, "__all__", [])
-        if room.__name__ in ("kalmanbandits.errors", "kalmanbandits.streams"):
-            own = {n: v for n, v in vars(room).items() if getattr(v, "__module__", "") == room.__name__}
+    packages = [kb, *(getattr(kb, name) for name in kb._PACKAGES)]
+    packages += [importlib.import_module(name) for name in BESIDE]
+    for package in packages:
+        names = getattr(package, "__all__", [])
+        if package.__name__ in ("kalmanbandits.errors", "kalmanbandits.streams"):
+            own = {n: v for n, v in vars(package).items() if getattr(v, "__module__", "") == package.__name__}
             names = [n for n, v in own.items() if inspect.isfunction(v) and not n.startswith("_")]
         for name in names:
-            value = getattr(room, name)
+            value = getattr(package, name)
             if not callable(value) or inspect.ismodule(value):
                 continue
             if isinstance(value, type) and issubclass(value, Exception):
                 continue
-            label = f"{room.__name__.removeprefix('kalmanbandits').lstrip('.')}.{name}".lstrip(".")
+            label = f"{package.__name__.removeprefix('kalmanbandits').lstrip('.')}.{name}".lstrip(".")
             if value in found.values():
                 continue
             found[label] = value

@@ -14,16 +14,6 @@ from kalmanbandits.backtesting.result import Backtest
 from kalmanbandits.backtesting.training import Trained, train
 
 __all__ = [
-    "Backtest",
-    "Estimate",
-    "LineUp",
-    "Log",
-    "Recommendation",
-    "Trained",
-    "backtest",
-    "evaluate",
-    "line_up",
-    "read_log",
-    "recommend",
-    "train",
-]
+    "Backtest", "Estimate", "LineUp", "Log", "Recommendation", "Trained", "backtest", "evaluate", "line_up",
+    "read_log", "recommend", "train",
+]  # fmt: skip

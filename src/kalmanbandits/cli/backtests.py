@@ -154,9 +154,7 @@ def play_table(replay: Any, origin: Any, folder: Path, title: str, options: dict
     "--dimensions", type=click.IntRange(1), default=8, show_default=True, help="The largest dimension to try."
 )
 @click.option(
-    "--without-levels",
-    is_flag=True,
-    help="Write the system of the deviations from the columns' means only.",
+    "--without-levels", is_flag=True, help="Write the system of the deviations from the columns' means only."
 )
 @reading
 def fit(table: Path, out: Path | None, dimensions: int, without_levels: bool, **options: object) -> None:

@@ -14,15 +14,8 @@ from kalmanbandits.filtering.window import (
 )
 
 __all__ = [
-    "KalmanFilter",
-    "ModifiedFilter",
-    "WindowPredictor",
-    "bias_coefficients",
-    "bias_deviation",
-    "mean_norm",
-    "modified_window",
-    "optimal_window",
-    "window_moments",
-]
+    "KalmanFilter", "ModifiedFilter", "WindowPredictor", "bias_coefficients", "bias_deviation", "mean_norm",
+    "modified_window", "optimal_window", "window_moments",
+]  # fmt: skip
 
 guard(globals(), __all__)

@@ -47,27 +47,8 @@ POLICIES: dict[str, type[Policy]] = {
 }
 
 __all__ = [
-    "ARUCB",
-    "KFMANB",
-    "LARL",
-    "POLICIES",
-    "UBSS",
-    "UCB",
-    "AdaptiveUBSS",
-    "DiscountedThompson",
-    "DiscountedUCB",
-    "KalmanGreedy",
-    "KalmanLookahead",
-    "KalmanThompson",
-    "KalmanUCB",
-    "LearnedKalman",
-    "LinearThompson",
-    "PlainPolicy",
-    "Policy",
-    "Random",
-    "Rexp3",
-    "SlidingWindowThompson",
-    "SlidingWindowUCB",
-    "Spec",
-    "register_kernel",
-]
+    "ARUCB", "KFMANB", "LARL", "POLICIES", "UBSS", "UCB", "AdaptiveUBSS", "DiscountedThompson",
+    "DiscountedUCB", "KalmanGreedy", "KalmanLookahead", "KalmanThompson", "KalmanUCB", "LearnedKalman",
+    "LinearThompson", "PlainPolicy", "Policy", "Random", "Rexp3", "SlidingWindowThompson",
+    "SlidingWindowUCB", "Spec", "register_kernel",
+]  # fmt: skip

@@ -111,11 +111,7 @@ def percent_gain(ours: ArrayLike, other: ArrayLike, level: float = LEVEL) -> Int
 
 
 def gain_around(
-    ours: ArrayLike,
-    other: ArrayLike,
-    error: Callable[[Array, Array], Array],
-    runs: int,
-    level: float = LEVEL,
+    ours: ArrayLike, other: ArrayLike, error: Callable[[Array, Array], Array], runs: int, level: float = LEVEL
 ) -> Interval:
     """The interval of `percent_gain` from the means x̄ and ȳ; `error(r, ȳ)` is the standard error of r."""
     top, bottom = np.broadcast_arrays(np.asarray(ours), np.asarray(other))

@@ -23,21 +23,9 @@ if TYPE_CHECKING:
     from kalmanbandits.studies.store.results import Results
 
 __all__ = [
-    "Cell",
-    "Changes",
-    "Plan",
-    "Results",
-    "Shard",
-    "StoreRefused",
-    "Study",
-    "StudyError",
-    "library_study",
-    "load_study",
-    "merge_stores",
-    "parse_study",
-    "plan_study",
-    "run_study",
-]
+    "Cell", "Changes", "Plan", "Results", "Shard", "StoreRefused", "Study", "StudyError", "library_study",
+    "load_study", "merge_stores", "parse_study", "plan_study", "run_study",
+]  # fmt: skip
 
 # Reading a document needs no Zarr, which takes half a second to import.
 _LATER = {

@@ -96,13 +96,9 @@ class ClusterWork(_Work):
 
     def take(self) -> list[Chunk]:
         """The chunks of the next task: as many as fill a GPU; on CPUs one, or several for many workers."""
-        size = self.runs if self.backend == "gpu" else len
-        room = TOGETHER if self.backend == "gpu" else self.chunks_of_task()
-        chunks: list[Chunk] = []
-        while room > 0 and (some := super().take()):
-            chunks += some
-            room -= size(some)
-        return chunks
+        if self.backend == "gpu":
+            return self.take_several(TOGETHER, runs=True)
+        return self.take_several(self.chunks_of_task())
 
     def chunks_of_task(self) -> int:
         """How many chunks make a task on CPUs, so that tasks come back no faster than they can be taken in.
@@ -111,10 +107,6 @@ class ClusterWork(_Work):
         """
         slots = self.pool.slots
         return max(1, min(slots // FEW, self.tasks.qsize() // max(1, PER_SLOT * slots), MOST_CHUNKS))
-
-    def runs(self, chunks: list[Chunk]) -> int:
-        """How many runs some chunks hold."""
-        return sum(len(self.store.layout(chunk.cell).runs(chunk)) for chunk in chunks)
 
     def all_tasks(self) -> Iterator[tuple[str, Task]]:
         """Names and tasks, made when there is room for them."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from kalmanbandits.simulation.batch import Batch, KeptRuns, Sheet
 from kalmanbandits.simulation.simulate import play_together, simulate_together
-from kalmanbandits.studies.run import TOGETHER, Shard, _Stopped, _Work
+from kalmanbandits.studies.run import TOGETHER, Shard, _Work
 from kalmanbandits.studies.store.drafts import Draft, Piece
 from kalmanbandits.studies.store.layout import Chunk
 from kalmanbandits.studies.store.store import Store
@@ -24,21 +24,8 @@ class GpuWork(_Work):
         super().__init__(store, shard, 1)
 
     def take(self) -> list[Chunk]:
-        """So many of the next chunks."""
-        chunks: list[Chunk] = []
-        runs = 0
-        while runs < TOGETHER and (some := super().take()):
-            chunks += some
-            runs += sum(len(self.store.layout(chunk.cell).runs(chunk)) for chunk in some)
-        return chunks
-
-    def work(self) -> None:
-        """Many chunks after the other."""
-        try:
-            while chunks := self.take():
-                self.play([self.store.draft(chunk) for chunk in chunks])
-        except _Stopped:
-            pass
+        """So many of the next chunks as fill a GPU."""
+        return self.take_several(TOGETHER, runs=True)
 
     def play(self, drafts: Sequence[Draft]) -> None:
         """Play what is missing of all drafts together."""

@@ -12,24 +12,10 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from kalmanbandits.errors import (
-    InvalidArgument,
-    file_path,
-    function,
-    instance,
-    one_of,
-    shown,
-    truth,
-    whole,
-)
+from kalmanbandits.errors import InvalidArgument, file_path, function, instance, one_of, shown, truth, whole
 from kalmanbandits.pool import run_threads
 from kalmanbandits.simulation.cpu import available_cores
-from kalmanbandits.simulation.simulate import (
-    BACKENDS,
-    KEEP,
-    World,
-    simulate,
-)
+from kalmanbandits.simulation.simulate import BACKENDS, KEEP, World, simulate
 from kalmanbandits.studies.document.spec import Study, changed
 from kalmanbandits.studies.store.drafts import Draft, Piece
 from kalmanbandits.studies.store.layout import Chunk, Values
@@ -223,8 +209,11 @@ class _Work:
 
     def rounds(self, chunk: Chunk) -> int:
         """Rounds times policies of a chunk."""
-        runs = len(self.store.layout(chunk.cell).runs(chunk))
-        return self.study.rounds * runs * len(self.study.cells[chunk.cell].policies)
+        return self.study.rounds * self.runs(chunk) * len(self.study.cells[chunk.cell].policies)
+
+    def runs(self, chunk: Chunk) -> int:
+        """How many runs a chunk holds."""
+        return len(self.store.layout(chunk.cell).runs(chunk))
 
     def do(self, progress: Progress | None) -> None:
         """Play everything, watched from the calling thread."""
@@ -241,13 +230,9 @@ class _Work:
 
     def work(self) -> None:
         """One thread: a chunk after the other."""
-        try:
+        with contextlib.suppress(_Stopped):
             while chunks := self.take():
-                drafts = [self.store.draft(chunk) for chunk in chunks]
-                self.play(drafts)
-                self.keep(drafts)
-        except _Stopped:
-            pass
+                self.play([self.store.draft(chunk) for chunk in chunks])
 
     def keep(self, drafts: Sequence[Draft]) -> None:
         """Put what was played on disk."""
@@ -258,13 +243,17 @@ class _Work:
                 self.under_way.pop(draft.chunk, None)
 
     def take(self) -> list[Chunk]:
-        """The next chunks to play; none when all are done or taken, or when nobody wants them any more."""
-        if self.stop.is_set():
-            return []
-        try:
-            return [self.tasks.get_nowait()]
-        except queue.Empty:
-            return []
+        """The next chunk to play; none when all are done or taken, or when nobody wants them any more."""
+        return self.take_several(1)
+
+    def take_several(self, wanted: int, runs: bool = False) -> list[Chunk]:
+        """So many of the next chunks, or as many as hold so many runs."""
+        chunks: list[Chunk] = []
+        with contextlib.suppress(queue.Empty):
+            while wanted > 0 and not self.stop.is_set():
+                chunks.append(self.tasks.get_nowait())
+                wanted -= self.runs(chunks[-1]) if runs else 1
+        return chunks
 
     def watch(self, chunk: Chunk, before: int = 0) -> Progress:
         """What `simulate` calls now and then while it plays `chunk`, of which `before` rounds were there."""
@@ -287,7 +276,7 @@ class _Work:
         return {name: result[name].values for name in draft.layout.variables}
 
     def play(self, drafts: Sequence[Draft]) -> None:
-        """Play what is missing of each draft."""
+        """Play what is missing of each draft, and put it on disk."""
         for draft in drafts:
             for piece in draft.missing():
                 system, policies, runs = self.world(draft, piece)
@@ -304,3 +293,4 @@ class _Work:
                     keep=self.study.keep,
                 )
                 draft.put(piece, self.kept(draft, result))
+        self.keep(drafts)

@@ -15,16 +15,6 @@ from kalmanbandits.systems.replay import Replay
 from kalmanbandits.systems.table_index import TableError
 
 __all__ = [
-    "FAMILIES",
-    "Assumption",
-    "AssumptionReport",
-    "LinearGaussianSystem",
-    "Replay",
-    "TableError",
-    "autoregressive",
-    "decoupled",
-    "random_stable",
-    "random_walk",
-    "rotation",
-    "seasonal",
-]
+    "FAMILIES", "Assumption", "AssumptionReport", "LinearGaussianSystem", "Replay", "TableError",
+    "autoregressive", "decoupled", "random_stable", "random_walk", "rotation", "seasonal",
+]  # fmt: skip

@@ -9,14 +9,7 @@ from os import PathLike
 from typing import Any
 
 from kalmanbandits.durability import read_regular
-from kalmanbandits.errors import (
-    FileFormatError,
-    InvalidArgument,
-    file_path,
-    mapping,
-    nearest,
-    shown,
-)
+from kalmanbandits.errors import FileFormatError, InvalidArgument, file_path, mapping, nearest, shown
 from kalmanbandits.systems.families import FAMILIES
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 

@@ -194,13 +194,7 @@ def B(
 
 
 def B_corrected(
-    system: LinearGaussianSystem,
-    arm: int,
-    code: Sequence[int],
-    rounds: int,
-    *,
-    delta: float,
-    lambda_: float,
+    system: LinearGaussianSystem, arm: int, code: Sequence[int], rounds: int, *, delta: float, lambda_: float
 ) -> Bound:
     """A bound on `sigma_corrected` with δ_e = δ_b = δ, before anything is seen.
 

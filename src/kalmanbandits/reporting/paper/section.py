@@ -56,11 +56,7 @@ def verdict_table(answered: Sequence[Claim]) -> Html:
     """Claim, and what was found with the literal and with the sensible constants."""
     head = ["The paper says", "With the literal constants", "With a sensible width"]
     rows = [
-        [
-            below(claim.text, claim.test, "test"),
-            _finding(claim.literal),
-            _finding(claim.sensible),
-        ]
+        [below(claim.text, claim.test, "test"), _finding(claim.literal), _finding(claim.sensible)]
         for claim in answered
     ]
     return table(head, rows, "cards verdict")

@@ -186,12 +186,7 @@ def _draw_ratio(axes: Axes, cells: Sequence[CellSummary], x: Axis, y: Axis) -> N
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (1.0, 2.0)
     low, high = (min(low, 1.0), max(high, 2.0)) if compared else (low, max(high, 1.2 * low))
     shown = axes.imshow(
-        values,
-        origin="lower",
-        aspect="auto",
-        interpolation="nearest",
-        cmap="YlOrBr",
-        norm=LogNorm(low, high),
+        values, origin="lower", aspect="auto", interpolation="nearest", cmap="YlOrBr", norm=LogNorm(low, high)
     )
     if len(x.keys) <= MOST_WRITTEN and len(y.keys) <= MOST_WRITTEN:
         for (j, i), value in np.ndenumerate(values):

@@ -93,8 +93,7 @@ def _table(
         return [value(source, (*path, "values"), item, parameter) for item in values]
     if set(given) not in ({"from", "to", "count"}, {"from", "to", "step"}):
         raise source.error(
-            path,
-            f"{_key(path)} must be {{values}}, {{from, to, count}} or {{from, to, step}}, got {given!r}",
+            path, f"{_key(path)} must be {{values}}, {{from, to, count}} or {{from, to, step}}, got {given!r}"
         )
     first, last = (_real(source, (*path, end), given[end]) for end in ("from", "to"))
     if "count" in given:
@@ -170,12 +169,7 @@ def combinations(
 
 
 def check_keys(
-    source: Source,
-    path: Path,
-    given: Table,
-    parameters: Parameters,
-    what: str,
-    extra: Iterable[str],
+    source: Source, path: Path, given: Table, parameters: Parameters, what: str, extra: Iterable[str]
 ) -> None:
     """Refuse a key that is no parameter, and the lack of one that is needed."""
     for key in given:

@@ -19,11 +19,7 @@ from kalmanbandits.systems import LinearGaussianSystem
 
 LONGEST_LABEL = 80  # characters
 
-PLAYERS: dict[str, type[Spec]] = {
-    **POLICIES,
-    "Clairvoyant": Clairvoyant,
-    "FullInformation": FullInformation,
-}
+PLAYERS: dict[str, type[Spec]] = {**POLICIES, "Clairvoyant": Clairvoyant, "FullInformation": FullInformation}
 
 
 def players() -> dict[str, type[Spec]]:

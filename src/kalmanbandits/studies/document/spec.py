@@ -45,19 +45,9 @@ from kalmanbandits.studies.document.players import printable
 
 MEASURES = ("regret", "reward", "pulls", "prediction_error")
 KEYS = (
-    "name",
-    "title",
-    "rounds",
-    "runs",
-    "first_run",
-    "seed",
-    "checkpoints",
-    "measures",
-    "keep",
-    "systems",
-    "policies",
-    "report",
-)
+    "name", "title", "rounds", "runs", "first_run", "seed", "checkpoints", "measures", "keep", "systems",
+    "policies", "report",
+)  # fmt: skip
 LEAST = {"rounds": 1, "runs": 1, "first_run": 0, "seed": 0}
 LARGEST = {"rounds": MOST_ROUNDS, "runs": 10**7, "first_run": 10**12, "seed": 2**63 - 1}
 DEFAULTS = {"first_run": 0, "seed": 0}

@@ -36,13 +36,8 @@ from kalmanbandits.studies.store.provenance import now
 WAYS = "go on with what made it, give another folder, or start anew with --fresh"
 # Of a manifest, when a run goes on:
 KEPT: tuple[Literal["blocks", "started", "finished", "seconds", "size", "history"], ...] = (
-    "blocks",
-    "started",
-    "finished",
-    "seconds",
-    "size",
-    "history",
-)
+    "blocks", "started", "finished", "seconds", "size", "history",
+)  # fmt: skip
 
 
 class Store:
