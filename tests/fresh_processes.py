@@ -27,6 +27,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+from patience import PATIENCE
+
 PRELOADED = ("numba", "scipy.linalg", "scipy.special", "xarray", "zarr", "matplotlib.figure", "distributed")
 
 
@@ -118,6 +120,7 @@ def play(order: dict[str, Any]) -> NoReturn:
     code = 1
     try:
         os.setsid()
+        signal.alarm(PATIENCE)  # which ends it
         signal.signal(signal.SIGINT, signal.default_int_handler)
         for number, name in enumerate(("stdin", "stdout", "stderr")):
             flags = os.O_WRONLY | os.O_CREAT if number else os.O_RDONLY
