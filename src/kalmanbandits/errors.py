@@ -542,7 +542,7 @@ def shown(value: object) -> str:
 
 
 def visible(text: object) -> str:
-    r"""A text as one line of characters that show themselves: all others are escaped.
+    r"""A text as one line of printable characters; all others are escaped.
 
     A terminal obeys control characters, and a name of two lines looks like two things that were said.
 
@@ -569,7 +569,7 @@ def visible(text: object) -> str:
 
 
 def nearest(name: object, names: Iterable[str]) -> str:
-    """A hint for a name that is not known, to be put behind the message.
+    """A hint for an unknown name, to be appended to the message.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ class Result(NamedTuple):
 
 
 class Workers(NamedTuple):
-    """How the workers of a run are.
+    """The numbers of workers of a run that are there and were lost, and of tasks repeated.
 
     Attributes
     ----------

@@ -215,7 +215,7 @@ class KalmanFilter:
         return np.asarray((self.system.actions @ U) ** 2 @ D)
 
     def correct(self, arm: int, reward: float) -> None:
-        """Take in the reward of `arm` in this round; more than one arm may be seen in a round.
+        """Measurement update with the reward of `arm`; several arms may be observed in a round.
 
         Parameters
         ----------
@@ -229,5 +229,5 @@ class KalmanFilter:
         self.log_likelihood -= 0.5 * (math.log(2 * math.pi * S) + innovation * innovation / S)
 
     def predict(self) -> None:
-        """Move on to the next round."""
+        """Time update: predict the state of the next round."""
         _predict_once(self._memory)

@@ -50,7 +50,7 @@ class KalmanLookahead(KnownSystemPolicy):
         return super().ranges() | dict.fromkeys(("level", "slope", "corner", "Pc"), ANY)
 
     def fields(self) -> list[Field]:
-        """The filter's, the rows c_b'Γ, and room for k lines."""
+        """The filter's, the rows c_b'Γ, and a workspace for k lines."""
         k, d = self.system.arms, self.system.dimension
         lines = [("level", "f8", (k,)), ("slope", "f8", (k,)), ("corner", "f8", (k,)), ("Pc", "f8", (d,))]
         return [*super().fields(), ("ahead", "f8", (k, d)), *lines]

@@ -42,7 +42,7 @@ class BackgroundWork(NamedTuple):
 
 
 class Spec:
-    """The parameters of a player, and the memory that it starts with.
+    """The parameters of a policy or an oracle, and the memory that it starts with.
 
     A subclass is a frozen dataclass with `arms`. It describes its memory: `fields()` lists the NumPy fields
     after `pulls`, `start(memory)` writes the first values into a record of zeros, and `ranges()` bounds the

@@ -30,7 +30,7 @@ DEVICES = {
 
 @dataclass(frozen=True)
 class Cell:
-    """One system of a study, and who plays on it.
+    """One system of a study, and the policies that play on it.
 
     Attributes
     ----------

@@ -72,7 +72,7 @@ def decoded(path: Path, into: Numbers) -> Numbers:
 
 
 class Damaged(Exception):
-    """A chunk whose checksum does not stand."""
+    """A chunk whose checksum is wrong."""
 
 
 class Arrays:

@@ -1,4 +1,4 @@
-"""Reading a store: one cell at a time with every checksum held, or all of it as labelled arrays."""
+"""Reading a store: one cell at a time with every checksum verified, or all of it as labelled arrays."""
 
 from __future__ import annotations
 
@@ -303,7 +303,7 @@ class Results:
             ) from error
 
     def to_dataframe(self) -> pandas.DataFrame:
-        """Everything that is there as one long table, every checksum held.
+        """Everything that is there as one long table, every checksum verified.
 
         Returns
         -------

@@ -65,7 +65,7 @@ class Store:
         return [chunk for layout in self.layouts.values() for chunk in layout.chunks()]
 
     def has(self, chunk: Chunk, measure: str | None = None) -> bool:
-        """Whether a chunk is there, all of its measures or one; its checksums are held by reading."""
+        """Whether a chunk is there, all of its measures or one; its checksums are verified by reading."""
         layout = self.layout(chunk.cell)
         wanted = layout.variables if measure is None else (measure,)
         return chunk not in self._damaged and all(self.arrays.has(layout, chunk, each) for each in wanted)
