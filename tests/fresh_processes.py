@@ -99,13 +99,18 @@ class FreshProcesses:
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
         text: str = "",
+        patience: int = PATIENCE,
     ) -> Started:
-        """Begin `python [-W error] (-c SCRIPT | -m MODULE | FILE) …`, with a text for its standard input."""
+        """Begin `python [-W error] (-c SCRIPT | -m MODULE | FILE) …`, with a text for its standard input.
+
+        It is ended after so many seconds; 0 for never.
+        """
         folder = Path(tempfile.mkdtemp(dir=self._folder.name))
         (folder / "stdin").write_text(text)
         environment = dict(os.environ if env is None else env)
         given = {"arguments": list(map(str, arguments)), "cwd": str(cwd or Path.cwd()), "folder": str(folder)}
-        return Started(self, self.order(**given, environment=environment), folder)
+        pid = self.order(**given, environment=environment, patience=patience)
+        return Started(self, pid, folder)
 
     def run(self, *arguments: object, **options: Any) -> Ended:
         """The same, to its end."""
@@ -120,7 +125,7 @@ def play(order: dict[str, Any]) -> NoReturn:
     code = 1
     try:
         os.setsid()
-        signal.alarm(PATIENCE)  # which ends it
+        signal.alarm(order["patience"])  # which ends it
         signal.signal(signal.SIGINT, signal.default_int_handler)
         for number, name in enumerate(("stdin", "stdout", "stderr")):
             flags = os.O_WRONLY | os.O_CREAT if number else os.O_RDONLY

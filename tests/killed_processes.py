@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
+
+from fresh_processes import FreshProcesses
 
 KILLS = int(os.environ.get("KALMANBANDITS_KILLS", "0"))  # as many as `make soak` asks for
 
 
-def counts_of(script: Path, folder: Path, kills: int) -> list[int]:
+def counts_of(script: Path, folder: Path, kills: int, fresh: FreshProcesses) -> list[int]:
     """Run a script that kills so many children, in a folder; the counts that it prints."""
-    done = subprocess.run(
-        [sys.executable, str(script), str(folder), str(kills), "0"],
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parent)},
-        capture_output=True,
-        text=True,
-    )
+    path = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+    done = fresh.run(script, folder, kills, 0, env=path, patience=0)  # as long as `make soak` takes
     assert done.returncode == 0, done.stderr
     return [int(count) for count in done.stdout.split()]
 

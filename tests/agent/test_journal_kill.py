@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from fresh_processes import FreshProcesses
 from killed_processes import KILLS, counts_of
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_several_processes_killed_under_load(tmp_path: Path) -> None:
+def test_several_processes_killed_under_load(tmp_path: Path, fresh: FreshProcesses) -> None:
     kills = KILLS or 15
-    killed, events = counts_of(Path(__file__).with_name("killed_agents.py"), tmp_path, kills)
+    killed, events = counts_of(Path(__file__).with_name("killed_agents.py"), tmp_path, kills, fresh)
     assert killed >= kills
     assert events > kills

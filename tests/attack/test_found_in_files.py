@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -15,8 +13,8 @@ import pytest
 from targets import STUDY
 
 import kalmanbandits as kb
+from fresh_processes import FreshProcesses
 from kalmanbandits.errors import FileFormatError, InvalidArgument
-from patience import PATIENCE
 
 
 def test_a_time_beyond_the_calendar_is_refused() -> None:
@@ -60,7 +58,7 @@ def test_the_index_of_a_pandas_frame_is_no_arm(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("home", ["", "/nonexistent", None])
-def test_a_relative_cache_folder_is_ignored(home: str | None, tmp_path: Path) -> None:
+def test_a_relative_cache_folder_is_ignored(home: str | None, tmp_path: Path, fresh: FreshProcesses) -> None:
     """As the XDG specification demands: the current folder may be anybody's, and machine code is run."""
     environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
     environment |= {"XDG_CACHE_HOME": "theirs", "HOME": str(tmp_path / "home") if home is None else home}
@@ -68,9 +66,7 @@ def test_a_relative_cache_folder_is_ignored(home: str | None, tmp_path: Path) ->
     code = (
         "import kalmanbandits as kb; a = kb.Agent(kb.UCB(arms=2)); a.update(a.select(), 1.0); print(a.rounds)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
+    done = fresh.run("-c", code, cwd=tmp_path, env=environment)
     assert done.stdout == "1\n", done.stderr
     assert list((tmp_path / "theirs").iterdir()) == []
     assert (tmp_path / "home" / ".cache" / "kalmanbandits").exists() == (home is None)
@@ -103,26 +99,14 @@ def test_a_store_whose_descriptions_are_damaged_or_never_end(tmp_path: Path) -> 
 BACKTEST = "import sys; from kalmanbandits import cli; sys.exit(cli.answer(sys.argv[1:]))"
 
 
-def test_a_cache_that_may_not_be_looked_at_costs_a_compilation_and_nothing_else(tmp_path: Path) -> None:
+def test_a_cache_that_may_not_be_looked_at_costs_a_compilation_and_nothing_else(
+    tmp_path: Path, fresh: FreshProcesses
+) -> None:
     """As that of another user, whose HOME was kept: a backtest said that permission was denied."""
     table = tmp_path / "table.csv"
     table.write_text("a,b\n" + "".join(f"{t % 7},{t % 5}\n" for t in range(40)))
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            BACKTEST,
-            "backtest",
-            str(table),
-            "--policies",
-            "UCB",
-            "--out",
-            str(tmp_path / "out"),
-        ],
-        env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / ("x" * 300))},  # the system refuses to look there
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
+    command = ["backtest", table, "--policies", "UCB", "--out", tmp_path / "out"]
+    refused = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / ("x" * 300))}  # the system does not look there
+    done = fresh.run("-c", BACKTEST, *command, env=refused)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out" / "report.html").exists()
