@@ -25,6 +25,7 @@ import traceback
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple, NoReturn
 
 from patience import PATIENCE
@@ -160,7 +161,8 @@ def run(arguments: list[str]) -> None:
     sys.path[1:1] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     if kind == "-c":
         sys.argv = ["-c", *rest[1:]]
-        exec(compile(rest[0], "<string>", "exec"), {"__name__": "__main__"})
+        module = sys.modules["__main__"] = ModuleType("__main__")  # which spawned processes look for
+        exec(compile(rest[0], "<string>", "exec"), vars(module))
     elif kind == "-m":
         sys.argv = rest
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
