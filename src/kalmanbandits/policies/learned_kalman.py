@@ -256,7 +256,8 @@ class LearnedKalman(Policy):
             found = self._fit(self._when_begun(memory))
         anew = bool(found["unit"][0] != memory["unit"][0])
         levels = [name for name, *_ in level_fields(self.arms)] if anew else []
-        memory["spent"] *= memory["unit"] / found["unit"]
+        for name in ("spent", "paid"):
+            memory[name] *= memory["unit"] / found["unit"]
         for name in (*FITTED, "unit", *levels):
             memory[name] = found[name]
         memory["adopt"], memory["fitted"] = 0, memory["t"]
