@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from kalmanbandits import UCB, Agent, KalmanGreedy, LearnedKalman, Random, simulate
 from kalmanbandits.errors import InvalidArgument
@@ -207,6 +208,50 @@ def test_levels_far_apart_are_learned_from_a_few_pulls(levels):
             agent.update(arm, float(levels[arm] + (1 + 0.2 * arm) * state + rng.standard_normal()))
             best += levels[arm] == max(levels)
         assert best > 3000 - 10 * len(levels)
+
+
+def test_of_two_arms_one_that_stays_behind_is_tried_a_few_times():
+    """Levels 3 to 8 deviations apart, of a state that both arms share: no loading stands for a level."""
+    pulls = []
+    for seed in range(8):
+        agent, rng = Agent(LearnedKalman(arms=2), seed=seed), np.random.default_rng([8, seed])
+        state, gap, loadings, worse = 0.0, rng.uniform(3, 8), rng.uniform(0.5, 1.5, 2), 0
+        for _ in range(2000):
+            state = 0.9 * state + np.sqrt(1 - 0.9**2) * rng.standard_normal()
+            arm = agent.select()
+            agent.update(arm, float(-2 * gap * arm + loadings[arm] * state + 0.5 * rng.standard_normal()))
+            worse += arm
+        pulls.append(worse)
+    assert np.mean(pulls) < 5
+    assert max(pulls) < 12
+
+
+def test_exploring_an_arm_costs_at_most_what_it_could_gain():
+    """E(x_a − x_b)⁺ by quadrature; and an arm above that price is chosen by its prediction alone."""
+    agent, rng = Agent(LearnedKalman(arms=3), seed=1), np.random.default_rng(4)
+    state, limited = 0.0, 0
+    for t in range(1500):
+        m = agent.memory
+        d, weight = int(m["d"][0]), 1 / (1 + np.exp(2 * (BIAS - m["odds"])))
+        if m["fitted"] > 0 and d > 0 and weight > 0.5:
+            tried = np.flatnonzero(m["pulls"] > 0)
+            top = tried[m["mu"][0, tried].argmax()]
+            for arm in range(3):
+                price = m["scores"][m["greedy"], 0] - m["scores"][arm, 0]
+                apart = m["C"][0, arm, :d] - m["C"][0, top, :d]
+                variance = apart @ apart + np.trace(m["U"][0, arm, : d + 1, : d + 1])
+                gap = m["mu"][0, arm] - m["mu"][0, top]
+                x = gap + np.sqrt(variance) * np.linspace(-12, 12, 4001)
+                density = norm.pdf(np.linspace(-12, 12, 4001))
+                gain = float((np.maximum(x, 0) * density).sum() * 24 / 4000)
+                insisted = m["scores"][arm, 2] > 1e8
+                if arm != top and not insisted and m["paid"][arm] + price > 1.01 * t * gain + 1e-6:
+                    limited += 1
+                    assert m["scores"][arm, 2] <= max(m["scores"][m["greedy"], 2], m["scores"][arm, 0])
+        arm = agent.select()
+        state = 0.8 * state + 0.6 * rng.standard_normal()
+        agent.update(arm, float([0.0, 0.5, -4.0][arm] + state * (arm - 0.5) + 0.5 * rng.standard_normal()))
+    assert limited > 100
 
 
 def test_means_that_jump_are_followed():

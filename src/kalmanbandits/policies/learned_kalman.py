@@ -204,8 +204,9 @@ class LearnedKalman(Policy):
         n = min(int(m["held"]), t - int(m["gone"]))
         places = np.arange(t - n, t) % len(m["arm"])
         self._choose_unit(memory, places)
-        order = order_of_appearance(m["arm"][places], self.arms)
+        order, known = order_of_appearance(m["arm"][places], m["past"][:, :, -2, -2].any(axis=0))
         arms = np.append(np.argsort(order), -1)[m["arm"][places]]
+        order, others = order[: known + 1], order[known:]  # one arm stands for all that nothing is known of
         with np.errstate(over="ignore"):
             y = np.clip(m["reward"][places] / m["unit"], -FARTHEST, FARTHEST)
         y = np.rint(y / GRID) * GRID
@@ -223,6 +224,7 @@ class LearnedKalman(Policy):
         doubtful = float(m["surprise"]) > 0.75 * DOUBT
         for _ in range(2 if n < VERY_EARLY or (doubtful and n < EARLY) else 1):
             Search(fits, cells, w, largest, work).run()
+        memory["fitted_U"][0, others] = models[CURRENT].U[-1]
         memory["fitted_U"][0, order] = models[CURRENT].U
         d = int(fits.d[CURRENT])
         self._filter(d, models[CURRENT], cells, w)
@@ -232,6 +234,7 @@ class LearnedKalman(Policy):
         self._retire(memory, models[CURRENT], cells, w)
         for i, model in enumerate(models):
             for name in BY_ARM:
+                memory[name][0, i, others] = getattr(model, name)[-1]
                 memory[name][0, i, order] = getattr(model, name)
         if t >= max(int(m["rehearse"]), REHEARSE):
             rehearse(memory)
@@ -242,7 +245,7 @@ class LearnedKalman(Policy):
     def _filter(self, d: int, p: Parameters, cells: Cells, w: Workspace) -> None:
         """Filter the rounds held with what is not known of arms seldom seen, which depends on the filter."""
         n = len(cells.y)
-        seen = counts_of(cells, self.arms) + p.past[:, -2, -2]
+        seen = counts_of(cells, len(p.mu)) + p.past[:, -2, -2]
         seldom = ((seen > 0) & (seen <= SELDOM)).astype(np.int64)
         filter_cells(d, p, cells, n, w)
         for _ in range(DOUBTS if d > 0 and seldom.any() else 0):
@@ -256,7 +259,8 @@ class LearnedKalman(Policy):
             found = self._fit(self._when_begun(memory))
         anew = bool(found["unit"][0] != memory["unit"][0])
         levels = [name for name, *_ in level_fields(self.arms)] if anew else []
-        memory["spent"] *= memory["unit"] / found["unit"]
+        for name in ("spent", "paid"):
+            memory[name] *= memory["unit"] / found["unit"]
         for name in (*FITTED, "unit", *levels):
             memory[name] = found[name]
         memory["adopt"], memory["fitted"] = 0, memory["t"]
@@ -338,14 +342,15 @@ class LearnedKalman(Policy):
         replay_levels(memory, places)
 
 
-def order_of_appearance(arms: Any, k: int) -> Any:
-    """The k arms in the order in which they appear in `arms` (n, −1 for none), then those that do not.
+def order_of_appearance(arms: Any, past: Any) -> tuple[Any, int]:
+    """All arms in the order in which they appear in `arms` (n, −1 for none), then those with a `past` (k,).
 
-    Fits go by it: rounding and random starts then depend on what the arms did, not on their numbers.
+    The rest follow; the second number is how many do not belong to it. Fits go by this order: rounding and
+    random starts then depend on what the arms did, not on their numbers.
     """
-    first = np.full(k, len(arms))
+    first = np.where(past, len(arms), len(arms) + 1)
     np.minimum.at(first, arms[arms >= 0], np.flatnonzero(arms >= 0))
-    return np.argsort(first, kind="stable")
+    return np.argsort(first, kind="stable"), int(np.count_nonzero(first <= len(arms)))
 
 
 def _take_room(cells: int, arms: int, D: int) -> Workspace:

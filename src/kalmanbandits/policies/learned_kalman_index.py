@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kalmanbandits.compilation import routine
+from kalmanbandits.compilation import jit, routine
 from kalmanbandits.identification.search import CURRENT
 from kalmanbandits.identification.smoothing import loading_variance
 from kalmanbandits.learning.local_levels import level_index, spread_levels
@@ -62,13 +62,51 @@ def prepare(m: Any) -> None:
         if m.scores[arm, 0] > m.scores[m.greedy, 0]:
             m.greedy = arm
     m.retried = -1
+    believed = weight > 0.5 and m.fitted > 0
+    if believed:
+        _limit_exploration(m)
     if m.again > 0:
-        if m.scores[m.tried, 2] > m.scores[m.greedy, 0] - PROMISING:
+        paid = m.reward[(m.t - 1) % m.reward.shape[0]] / m.unit  # by the arm that is repeated
+        if max(paid, m.scores[m.tried, 2]) > m.scores[m.greedy, 0] - PROMISING:
             m.scores[m.tried, 2] += INSIST
         else:
             m.again = 0
-    elif weight > 0.5 and m.fitted > 0:
+    elif believed:
         _retry(m)
+
+
+@routine
+def _limit_exploration(m: Any) -> None:
+    """Take the bonus from arms that have cost more to explore than knowing them could have gained.
+
+    By arm a, over the arm b with the best level, a clairvoyant gains t E(x_a − x_b)⁺ in t rounds, where
+
+        x_a − x_b ~ N(μ_a − μ_b, |c_a − c_b|² + tr U_a)
+
+    as states have mean square 1. What pulls of an arm cost is counted by the predictions they were made with.
+    """
+    top, t = m.greedy, float(m.t)
+    for arm in range(m.pulls.shape[0]):
+        if m.pulls[arm] > 0 and m.mu[CURRENT, arm] > m.mu[CURRENT, top]:
+            top = arm
+    for arm in range(m.pulls.shape[0]):
+        if arm != top and m.scores[arm, 2] > m.scores[m.greedy, 2]:
+            price = m.scores[m.greedy, 0] - m.scores[arm, 0]
+            if m.paid[arm] + price > t * clairvoyant_gain(m, arm, top):
+                m.scores[arm, 2] = m.scores[arm, 0]
+
+
+@jit
+def clairvoyant_gain(m: Any, arm: Any, other: Any) -> Any:
+    """E(x_a − x_b)⁺ of two arms of the current model: sφ(g) + sg Φ(g) with s² their variance and mean sg."""
+    d = m.d[CURRENT]
+    variance = m.U[CURRENT, arm, d, d]
+    for a in range(d):
+        variance += (m.C[CURRENT, arm, a] - m.C[CURRENT, other, a]) ** 2 + m.U[CURRENT, arm, a, a]
+    deviation = math.sqrt(max(variance, 1e-12))
+    g = (m.mu[CURRENT, arm] - m.mu[CURRENT, other]) / deviation
+    density, tail = math.exp(-0.5 * g * g) / math.sqrt(2 * math.pi), 0.5 * math.erfc(-g / math.sqrt(2.0))
+    return deviation * (density + g * tail)
 
 
 @routine

@@ -54,6 +54,7 @@ def memory_fields(k: int, window: int, D: int) -> list[tuple[Any, ...]]:
         ("loss", "f8"),  # per round of the last one, in units
         ("retried", "i8"),  # the arm that is tried again only because that was long ago; −1 for none
         ("spent", "f8"),  # units that such tries have cost
+        ("paid", "f8", (k,)),  # units that each arm has cost against the best prediction
         ("learned", "f8"),  # nats that rewards have given of state and arms
         ("odds", "f8"),  # logarithm of those of the linear model against the levels
         ("z", "f8", (D,)),

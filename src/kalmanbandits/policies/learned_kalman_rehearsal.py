@@ -43,6 +43,7 @@ def rehearse(memory: Memory) -> None:
     stage = memory.copy()
     stage["U"][:, CURRENT] = 0.0
     stage["odds"], stage["learned"], stage["again"] = 1e3, np.inf, 0
+    stage["paid"] = -np.inf  # nothing is explored
     losses = np.zeros((2, episodes))
     for loss, stage["curiosity"] in zip(losses, (0.0, CURIOUS), strict=True):
         _play(stage, numbers, loss)
