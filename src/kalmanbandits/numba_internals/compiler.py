@@ -5,7 +5,7 @@ from __future__ import annotations
 import _thread
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -20,6 +20,7 @@ from numba.core.cpu import CPUContext as Context
 from numba.core.registry import cpu_target
 
 from kalmanbandits.errors import InvalidArgument
+from kalmanbandits.numba_internals.interfaces import any_current_folder
 from kalmanbandits.numba_internals.lowering import kernel_passes
 from kalmanbandits.numba_internals.records import type_of
 
@@ -71,27 +72,43 @@ def _in_a_thread(compile_for: Callable[..., object]) -> Callable[..., object]:
 
         def work() -> None:
             try:
-                outcome.put((compile_for(*arguments, **keywords), None))
+                with any_current_folder():
+                    found = compile_for(*arguments, **keywords)
+                outcome.put((found, None))
             except BaseException as error:
                 outcome.put((None, error))
 
         thread = threading.Thread(target=work, name="kalmanbandits-compiler")
+        strayed: list[BaseException] = []
+        caller = _thread.get_ident()
 
-        def begin() -> None:
+        def begin() -> Iterator[None]:
+            try:
+                yield
+            except BaseException as error:
+                if _thread.get_ident() == caller or isinstance(error, GeneratorExit):  # it was not begun
+                    raise
+                strayed.append(error)
             try:
                 thread.start()
             except RuntimeError:  # the interpreter is about to end, and starts no more
                 work()
+            yield
 
         # An exception that comes while Python code waits for a lock, as that of `Thread.start` or
-        # `Future.result` does, leaves the lock taken, or releases it twice. These two wait in C.
+        # `Future.result` does, leaves the lock taken, or releases it twice. These two wait in C. Until a new
+        # thread runs, Python takes it for the one that made it: what is meant for the caller may come there,
+        # as soon as it runs Python code, which is therefore inside of a `try` already.
+        start = begin()
+        next(start)
         try:
-            _thread.start_new_thread(begin, ())
+            _thread.start_new_thread(start.__next__, ())
         except RuntimeError:
             work()
         found, error = outcome.get()
-        if error is not None:
-            raise error
+        for raised in (*strayed, error):
+            if raised is not None:
+                raise raised
         return found
 
     return compile_for_args
