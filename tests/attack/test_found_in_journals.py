@@ -152,6 +152,7 @@ def test_what_a_killed_process_leaves_is_taken_up(journal):
     page = struct.pack("=I", int.from_bytes(kept[32:36], "big"))
     halves = [b"", b"\0" * 3, b"\0" * 4096, b"\0" * 32768, b"\0" * 48 + found[48:]]
     halves += [b"\0" * 136 + page + found[140:], found]
+    halves += [found[:3] + b"\0" * (size - 3) for size in (3, 4096, 16384)]  # cut, and growing again
     for content in halves:
         wal.write_bytes(kept)
         index.write_bytes(content)

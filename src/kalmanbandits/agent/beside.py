@@ -30,6 +30,9 @@ WAL_HEADER = 32
 FEW = 4  # bits by which the first 64 may differ: that is damage, and said so elsewhere
 SHM = struct.pack("=I", 3007000)
 SHM_COPY, SHM_PAGES, SHM_BLOCK = 48, 136, 32768  # where its second header and its page numbers are, its unit
+# Whoever opens it first cuts it to three bytes and lets it grow again by zeros: killed in between, or on a
+# full disk, it leaves these bytes of an older index and some of the zeros.
+SHM_LEAST, SHM_STEP, SHM_TRUNCATED = 3, 4096, SHM[:3]
 ROLLBACK = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
 MOST_ZEROS = 64 << 20  # bytes: a larger file is no remainder of a crash
 PAUSES = (0.0, 0.01, 0.05)  # seconds before each look: another process may be making the file just now
@@ -96,8 +99,9 @@ def _is_sqlite(beside: Path, ending: str, wal_mode: bool) -> bool:
             return True
         if ending == "-journal":  # of a database in WAL mode it would be rolled back into it
             return not wal_mode and start.startswith(ROLLBACK)
-        if not start.strip(b"\0") and _only_zeros(file, size):
-            return ending == "-wal" or size == 3 or size % 4096 == 0
+        begun = ending == "-shm" and start.startswith(SHM_TRUNCATED)
+        if not start[SHM_LEAST * begun :].strip(b"\0") and _only_zeros(file, size):
+            return ending == "-wal" or size == SHM_LEAST or size % SHM_STEP == 0
         if ending == "-wal":
             few = FEW if size >= WAL_HEADER else 0
             return min(_flipped(start[: len(magic)], magic) for magic in WAL) <= few
