@@ -142,11 +142,16 @@ def test_files_that_are_replaced_or_deleted_while_a_journal_is_open(ending, repl
         assert again.rounds == 5
 
 
-def test_what_a_killed_process_leaves_is_taken_up(journal):
-    """Also the index -shm as it is before SQLite has written all of it."""
+def play_and_die(journal: Path) -> None:
+    """Play a round in a process that ends as if it had been killed."""
     code = "import os, sys, kalmanbandits as kb\nagent = kb.Agent.open(sys.argv[1])\n"
     code += "agent.update(agent.select(), 1.0)\nos._exit(0)"
     subprocess.run([sys.executable, "-c", code, journal], check=True)
+
+
+def test_what_a_killed_process_leaves_is_taken_up(journal):
+    """Also the index -shm as it is before SQLite has written all of it."""
+    play_and_die(journal)
     index, wal = journal / f"{database.FILE}-shm", journal / f"{database.FILE}-wal"
     found, kept = index.read_bytes(), wal.read_bytes()
     page = struct.pack("=I", int.from_bytes(kept[32:36], "big"))
@@ -158,6 +163,34 @@ def test_what_a_killed_process_leaves_is_taken_up(journal):
         index.write_bytes(content)
         with kb.Agent.open(journal) as agent:
             assert agent.rounds == 4
+
+
+def test_a_deleted_wal_is_missed(journal: Path) -> None:
+    """Without a word, all rounds since the last checkpoint were gone."""
+    play_and_die(journal)
+    wal = journal / f"{database.FILE}-wal"
+    kept = wal.read_bytes()
+    wal.unlink()
+    before = picture(journal)
+    with pytest.raises(FileFormatError, match="-wal is gone"):
+        kb.Agent.open(journal)
+    assert picture(journal) == before
+    wal.write_bytes(kept)
+    with kb.Agent.open(journal) as agent:
+        assert agent.rounds == 4
+    wal.unlink(missing_ok=True)
+    with kb.Agent.open(journal) as agent:  # closed, it had none
+        assert agent.rounds == 4
+
+
+def test_without_a_deleted_wal_it_goes_on_where_that_is_asked_for(journal: Path) -> None:
+    play_and_die(journal)
+    (journal / f"{database.FILE}-wal").unlink()
+    with kb.Agent.open(journal, recover=True) as agent:
+        assert agent.rounds == 3
+        play(agent, 1)
+    with kb.Agent.open(journal) as agent:
+        assert agent.rounds == 4
 
 
 def test_a_second_open_leaves_the_locks_of_the_first(journal):

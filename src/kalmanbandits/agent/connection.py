@@ -123,4 +123,5 @@ class Connection:
         except FileFormatError:
             if not self._recover:
                 raise
-            shutil.copy2(wal, wal.with_name(f"damaged-{secrets.token_hex(4)}-{wal.name}"))
+            if wal.exists():
+                shutil.copy2(wal, wal.with_name(f"damaged-{secrets.token_hex(4)}-{wal.name}"))

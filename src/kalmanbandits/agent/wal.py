@@ -4,10 +4,13 @@ What was committed since the last checkpoint lies in this file, as frames with a
 reads it up to the first frame that does not check: after a crash that is where writing ended. But a commit is
 flushed before the next one is written. So if frames of a later commit follow the broken one, it had been on
 disk, and was damaged since: silently, acknowledged rounds would be gone. That is refused here instead. So is
-the file of another database: SQLite would write it into this one.
+the file of another database: SQLite would write it into this one. And so is a file that somebody deleted, as
+long as the index -shm still tells of frames in it that are not in the database: SQLite deletes the index
+first.
 
     header  magic, format, page size, checkpoint, salt (2), checksum (2)        eight big-endian u32
     frame   page, size of the database after a commit or 0, salt (2), checksum (2), then the page
+    index   twice 48 bytes, of which bytes 16 to 20 count the frames; then how many of them the database has
 """
 
 from __future__ import annotations
@@ -20,11 +23,12 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from kalmanbandits.agent.beside import APPLICATION
-from kalmanbandits.durability import open_regular
+from kalmanbandits.durability import open_regular, read_up_to
 from kalmanbandits.errors import FileFormatError
 
 HEADER, FRAME = struct.Struct(">8I"), struct.Struct(">6I")
 MARK, MARK_AT = APPLICATION.to_bytes(4, "big"), 68  # in the first page of our databases
+SHM_INFO = struct.Struct("=48s48sI")
 MAGIC = (0x377F0682, 0x377F0683)  # its last bit: whether checksums are of big-endian words
 
 
@@ -34,7 +38,23 @@ def check_wal(path: Path) -> None:
         with os.fdopen(open_regular(path), "rb") as file:
             _check(path, file)
     except FileNotFoundError:
+        _check_absence(path)
+
+
+def _check_absence(path: Path) -> None:
+    try:
+        start = read_up_to(Path(f"{path}"[: -len("-wal")] + "-shm"), SHM_INFO.size)
+    except OSError:
+        return  # there is no index either
+    if len(start) < SHM_INFO.size:
         return
+    first, second, done = SHM_INFO.unpack(start)
+    (frames,) = struct.unpack_from("=I", first, 16)
+    if first == second and frames > done:
+        raise FileFormatError(
+            f"{path} is gone, and what was committed to it last is nowhere else (bring it back; without it "
+            "only what came before is left: Agent.open(…, recover=True))"
+        )
 
 
 def _check(path: Path, file: BinaryIO) -> None:

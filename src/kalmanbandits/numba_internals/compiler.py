@@ -20,6 +20,7 @@ from numba.core.cpu import CPUContext as Context
 from numba.core.registry import cpu_target
 
 from kalmanbandits.errors import InvalidArgument
+from kalmanbandits.numba_internals.interfaces import any_current_folder
 from kalmanbandits.numba_internals.lowering import kernel_passes
 from kalmanbandits.numba_internals.records import type_of
 
@@ -71,7 +72,9 @@ def _in_a_thread(compile_for: Callable[..., object]) -> Callable[..., object]:
 
         def work() -> None:
             try:
-                outcome.put((compile_for(*arguments, **keywords), None))
+                with any_current_folder():
+                    found = compile_for(*arguments, **keywords)
+                outcome.put((found, None))
             except BaseException as error:
                 outcome.put((None, error))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import os
 import pickle
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from numba.core.compiler import CompileResult
 from numba.core.compiler_lock import global_compiler_lock as compiler_lock
 from numba.core.cpu import CPUContext as Context
 from numba.core.dispatcher import Dispatcher
+from numba.core.ir import Loc
 from numba.core.registry import cpu_target
 from numba.core.serialize import dumps
 from numba.core.typing.templates import Signature
@@ -55,6 +57,23 @@ def load_code(context: Context, dumped: bytes) -> CompileResult:
     parts = pickle.loads(dumped)  # nosec B301
     rebuilt: CompileResult = CompileResult._rebuild(context, *parts)  # type: ignore[no-untyped-call]
     return rebuilt
+
+
+@contextlib.contextmanager
+def any_current_folder() -> Iterator[None]:
+    """Compile inside this: Numba names files relative to the current folder, which may be gone."""
+    try:
+        os.getcwd()
+    except OSError:
+        with compiler_lock:
+            place: Any = Loc
+            relative, place._get_path = place._get_path, lambda found: found.filename
+            try:
+                yield
+            finally:
+                place._get_path = relative
+    else:
+        yield
 
 
 def is_compiled(value: object) -> bool:
