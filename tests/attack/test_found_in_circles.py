@@ -166,3 +166,24 @@ def test_a_history_that_cannot_have_been_is_damage(column: str, value: float, jo
         assert agent.rounds == 60
         with pytest.raises(FileFormatError, match=r"journal\.sqlite is damaged"):
             _ = agent.history
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers on this system")
+def test_an_interrupt_in_a_long_statement_is_not_taken_for_damage(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite asked Python whether to go on, the interrupt came out of the answer, and was forgotten."""
+    monkeypatch.setattr(careful, "STEPS", 50_000)
+    monkeypatch.setattr(careful, "STEPS_PER_BYTE", 10**12)
+    endless = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n WHERE i < 0"
+    db = database.connect(journal / database.FILE, fsync=False)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        for _ in range(3):
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            with pytest.raises(KeyboardInterrupt):
+                db.execute(endless).fetchone()
+        assert database.last_event(db) > 0
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        db.close()

@@ -83,7 +83,7 @@ class Arrays:
 
     def __init__(self, folder: Path, layouts: Iterable[Layout]) -> None:
         self.root = folder / DATA
-        self.description = description(layouts)
+        self._layouts = tuple(layouts)
         self._present: dict[str, set[str]] = {}
 
     def has(self, layout: Layout, chunk: Chunk, measure: str) -> bool:
@@ -136,7 +136,7 @@ class Arrays:
 
     def describe(self) -> None:
         """Write the metadata and the coordinates, where they are not there already."""
-        for name, content in self.description.items():
+        for name, content in description(self._layouts).items():
             path, wanted = self.root / name, content.to_bytes()
             if not path.is_file() or read_up_to(path, len(wanted) + 1) != wanted:
                 put(path, wanted)
