@@ -288,24 +288,51 @@ os._exit(0)  # as by a kill
 """
 
 
-@pytest.mark.skipif(
-    shutil.which("cc") is None,
-    reason="no C compiler on this machine, to make the disk fail (Debian: apt install gcc libc6-dev)",
-)
-def test_after_a_failed_flush_it_refuses_until_it_is_opened_again(tmp_path):
-    flag, shim = tmp_path / "broken", tmp_path / "flush.so"
-    (tmp_path / "flush.c").write_text(FLUSH)
+DIE = """
+import sys, os, kalmanbandits as kb
+from pathlib import Path
+from kalmanbandits.errors import JournalError
+folder, flag = Path(sys.argv[1]), Path(sys.argv[2])
+agent, other = kb.Agent.open(folder, kb.UCB(arms=3)), kb.Agent.open(folder)
+agent.tell(agent.ask(), 1.0)
+flag.touch()
+try:
+    agent.ask()
+except JournalError as error:
+    print(error)
+os._exit(0)  # as by a kill; the other one keeps SQLite from tidying up before
+"""
+
+
+def played_on_a_broken_disk(script, folder):
+    """What a script prints in a process whose flushes fail while there is a file, which it may make."""
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler on this machine, to make the disk fail (Debian: apt install gcc libc6-dev)")
+    flag, shim = folder / "broken", folder / "flush.so"
+    (folder / "flush.c").write_text(FLUSH)
     subprocess.run(
-        ["cc", "-shared", "-fPIC", f'-DFLAG="{flag}"', "-o", shim, tmp_path / "flush.c"], check=True
+        ["cc", "-shared", "-fPIC", f'-DFLAG="{flag}"', "-o", shim, folder / "flush.c"], check=True
     )
     run = subprocess.run(
-        [sys.executable, "-c", PLAY, str(tmp_path / "journal"), str(flag)],
+        [sys.executable, "-c", script, str(folder / "journal"), str(flag)],
         env=os.environ | {"LD_PRELOAD": str(shim)},
         capture_output=True,
         text=True,
     )
     assert run.returncode == 0, run.stderr
-    assert "could not be flushed to disk: disk I/O error" in run.stdout
+    return run.stdout
+
+
+def test_what_was_refused_does_not_come_back_with_the_next_process(tmp_path):
+    """It was put aside by writing a page again as it was, which SQLite does not do."""
+    assert "could not be flushed to disk" in played_on_a_broken_disk(DIE, tmp_path)
+    with kb.Agent.open(tmp_path / "journal") as agent:
+        assert (agent.rounds, agent.open_tickets) == (1, ())
+
+
+def test_after_a_failed_flush_it_refuses_until_it_is_opened_again(tmp_path):
+    said = played_on_a_broken_disk(PLAY, tmp_path)
+    assert "could not be flushed to disk: disk I/O error" in said
     with kb.Agent.open(tmp_path / "journal") as agent:
         assert (agent.rounds, agent.open_tickets) == (5, ())
         history = [(int(row["arm"]), float(row["reward"])) for row in agent.history]
