@@ -541,6 +541,32 @@ def shown(value: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… of type {type(value).__name__}"
 
 
+def has(value: object, *names: str) -> bool:
+    """Whether an object has attributes of all these names.
+
+    Parameters
+    ----------
+    value : object
+        Anything at all, also an object of somebody's own that raises another error than AttributeError.
+    *names : str
+        Their names.
+
+    Returns
+    -------
+    bool
+        False too where looking for one fails.
+
+    Examples
+    --------
+    >>> has([], "append", "pop"), has([], "read")
+    (True, False)
+    """
+    try:
+        return all(hasattr(value, name) for name in names)
+    except Exception:
+        return False
+
+
 def visible(text: object) -> str:
     r"""A text as one line of printable characters; all others are escaped.
 

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from kalmanbandits.backtesting.figure import STRETCHES, backtest_figure, draw_shares, heading
 from kalmanbandits.backtesting.result import Backtest
 from kalmanbandits.backtesting.stretches import edges, shares
-from kalmanbandits.errors import InvalidArgument, InvalidType, instance, shown, truth, whole
+from kalmanbandits.errors import InvalidArgument, InvalidType, has, instance, shown, truth, whole
 from kalmanbandits.reporting import drawing
 from kalmanbandits.reporting.style import looks
 from kalmanbandits.statistics.intervals import mean, over_time
@@ -53,7 +53,7 @@ def regret(result: xarray.Dataset, *, per_round: bool = True) -> Figure:
     >>> [text.get_text() for text in figure.legends[0].get_texts()]
     ['UCB', 'Random']
     """
-    if not hasattr(result, "regret") or not hasattr(result, "checkpoint"):
+    if not has(result, "regret", "checkpoint"):
         raise InvalidType(f"result must be a dataset of simulate(…), got {type(result).__name__}")
     per_round = truth("per_round", per_round)
     names = [str(name) for name in result.policy.values]
@@ -123,17 +123,16 @@ def backtest(result: Backtest, title: str = "Backtest") -> Figure:
     return backtest_figure(result, instance("title", title, str))
 
 
-def _chosen(source: object) -> tuple[Any, Any, list[str] | None]:
+def _chosen(source: Any) -> tuple[Any, Any, list[str] | None]:
     """Rounds and arms in a history, however it is kept, and the names of the arms if it knows them."""
-    policy = getattr(source, "policy", None)
-    count = getattr(policy, "arms", None)
-    known = getattr(source, "arms", None)
+    count = getattr(source.policy, "arms", None) if has(source, "policy") else None
+    known = source.arms if has(source, "arms") else None
     names = list(known) if isinstance(known, (list, tuple)) else None
     if names is None and isinstance(count, int):
         names = [f"arm {a}" for a in range(count)]
-    kept = getattr(source, "history", source)
+    kept = source.history if has(source, "history") else source
     kept = kept() if callable(kept) else kept
-    names = list(getattr(kept, "names", None) or ()) or names
+    names = list((has(kept, "names") and kept.names) or ()) or names
     if isinstance(kept, (list, tuple, np.ndarray)) and not getattr(
         getattr(kept, "dtype", None), "names", None
     ):
@@ -155,13 +154,12 @@ def _chosen(source: object) -> tuple[Any, Any, list[str] | None]:
 
 def _column(kept: object, name: str) -> Any:
     """A column by its name: an item of what has items, else an attribute."""
-    if hasattr(kept, "__getitem__") and not isinstance(kept, str):
+    if has(kept, "__getitem__") and not isinstance(kept, str):
         try:
             return np.asarray(kept[name])
         except Exception:  # there is none, or what it holds is of somebody's own and fails
             return None
-    found = getattr(kept, name, None)
-    return None if found is None else np.asarray(found)
+    return np.asarray(getattr(kept, name)) if has(kept, name) else None
 
 
 def _names(arms: Any, known: list[str] | None) -> list[str]:

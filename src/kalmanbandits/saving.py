@@ -21,7 +21,7 @@ import numpy as np
 
 from kalmanbandits import __version__
 from kalmanbandits.durability import open_regular, write_atomically
-from kalmanbandits.errors import FileFormatError, InvalidType, file_path, shown
+from kalmanbandits.errors import FileFormatError, InvalidType, file_path, has, shown
 from kalmanbandits.policies.spec import FORMAT, Memory, Spec
 
 NAME = "kalmanbandits agent"
@@ -74,11 +74,12 @@ def _put(archive: zipfile.ZipFile, name: str, content: str | bytes, kind: int = 
 
 def write(target: Target, content: bytes) -> None:
     """Write the content of a save file to a path, atomically, or to an open binary file."""
-    if not hasattr(target, "write"):
+    if not has(target, "write"):
         write_atomically(file_path("target", target, "or give a binary file"), content)
         return
+    stream: Any = target
     try:
-        target.write(content)
+        stream.write(content)
     except (TypeError, ValueError) as error:  # of text, closed, or only to be read
         raise InvalidType(f"target must be a path or a binary file, got {shown(target)}: {error}") from error
 
@@ -92,7 +93,7 @@ def read(source: Target | bytes) -> Saved:
     """What `pack` made, from a path, an open binary file, or the content itself."""
     name = "the agent" if isinstance(source, bytes) else source
     place = None
-    if not isinstance(source, bytes) and not hasattr(source, "read"):
+    if not isinstance(source, bytes) and not has(source, "read"):
         place = file_path("source", source, "or give a binary file")
     try:
         if isinstance(source, bytes):

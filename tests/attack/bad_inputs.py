@@ -11,6 +11,7 @@ a call may also succeed, unless it was given something that is no number for a n
 from __future__ import annotations
 
 import inspect
+import itertools
 import math
 import os
 import resource
@@ -80,6 +81,22 @@ class RaisingInt(int):
     __float__ = RaisingFloat.__float__
 
 
+class RaisingAttributes:
+    """An object in which nothing can be looked up."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError("no attribute")
+
+
+class RaisingText(str):
+    """A text that does not say itself."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
 class Unprintable:
     """An object that cannot even be shown."""
 
@@ -137,6 +154,9 @@ BAD: dict[str, Any] = {
     "raising float": RaisingFloat(1.0),
     "raising integer": RaisingInt(1),
     "raising within": [Raising(), Raising()],
+    "raising attributes": RaisingAttributes(),
+    "raising text": RaisingText("x"),
+    "no end": itertools.repeat(1.0),
     "itself": itself,
 }
 STUDY = 'rounds=10\nruns=1\n[[systems]]\nfamily="rotation"\ntheta=1\n[[policies]]\npolicy="UCB"'

@@ -247,8 +247,8 @@ def write_snapshot(db: sqlite3.Connection, event: int, agent: bytes) -> None:
 def overwrite(db: sqlite3.Connection) -> None:
     """After a commit that was written and could not be flushed: put another one in its place.
 
-    It would count when the file is read anew, for instance after the end of the process. What is put there has
-    to change something: SQLite writes no page that stays as it was.
+    It would count when the file is read anew, for instance after the end of the process. What is put there
+    has to change something: SQLite writes no page that stays as it was.
     """
     db.execute("PRAGMA synchronous = OFF")
     (failures,) = db.execute("PRAGMA user_version").fetchone()

@@ -54,7 +54,7 @@ class History:
     """
 
     def __init__(self, rows: Rows, names: tuple[str, ...] | None) -> None:
-        if getattr(rows, "dtype", None) != ROW:
+        if not isinstance(rows, np.ndarray) or rows.dtype != ROW:
             raise InvalidType(f"rows must be those of a history, got {shown(rows)} (agent.history makes one)")
         self.rows, self.names = rows, None if names is None else tuple(texts("names", names))
 

@@ -205,7 +205,7 @@ def read_log(
             raise TableError(f"{name}: row {row + 1}, column {cells!r} must name an arm, got nothing")
     arms = tuple(sorted(set(labels)))
     if len(arms) < 2:
-        raise TableError(f"{name} must have at least two arms, got {list(arms)!r}")
+        raise TableError(f"{name} must have at least two arms, got {shown(list(arms))}")
     if len(arms) * len(labels) > MOST_CELLS:
         raise TableError(
             f"{name} must have at most {MOST_CELLS:,} pairs of a row and an arm, got {len(labels):,} rows × "
@@ -236,7 +236,8 @@ def read_log(
 
 def _series(source: object, delimiter: str | None) -> tuple[str, dict[str, Any]]:
     if isinstance(source, (str, os.PathLike)):
-        return str(source), dict(read_series(file_path("source", source), delimiter))
+        path = file_path("source", source)
+        return str(path), dict(read_series(path, delimiter))
     if isinstance(source, Mapping):
         lengths = {len(cells) if isinstance(cells, Sized) else -1 for cells in source.values()}
         if len(lengths) != 1 or lengths == {-1} or not all(isinstance(name, str) for name in source):

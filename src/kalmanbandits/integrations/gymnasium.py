@@ -25,6 +25,7 @@ from kalmanbandits.errors import (
     InvalidArgument,
     InvalidType,
     RoundError,
+    has,
     instance,
     mapping,
     real,
@@ -411,7 +412,7 @@ def play(env: gymnasium.Env[Any, Any], agent: Agent, rounds: int, seed: int | No
     (100, 1)
     """
     instance("agent", agent, Agent, "such as Agent(UCB(arms=2))")
-    space = getattr(env, "action_space", None)
+    space = env.action_space if has(env, "action_space") else None
     if not isinstance(space, Discrete):
         raise InvalidType(f"env must have discrete actions, got {space} (an agent chooses one of k arms)")
     if space.n != agent.policy.arms:

@@ -258,7 +258,7 @@ class Spec:
         InvalidArgument
             If its type or shape is another.
         """
-        if getattr(memory, "dtype", None) != self.dtype() or memory.shape != (1,):
+        if not isinstance(memory, np.ndarray) or memory.dtype != self.dtype() or memory.shape != (1,):
             raise InvalidArgument(
                 f"memory must be one record as {type(self).__name__}.memory() makes it, "
                 "got another type or shape"

@@ -72,7 +72,7 @@ class Replay:
         columns = None if columns is None else texts("columns", columns, "of columns")
         drop = None if drop is None else texts("drop", drop, "of columns")
         index = None if index is None else instance("index", index, str, "the name of a column")
-        name = str(table) if isinstance(table, (str, os.PathLike)) else "table"
+        name = str(file_path("table", table)) if isinstance(table, (str, os.PathLike)) else "table"
         found = check_table(_read(table, Wanted(columns, drop, index), delimiter, header), name)
         self.names, self.index, self.minimize = found.names, found.when, minimize
         chosen = columns is not None or index == ""  # by somebody who has seen what the columns are

@@ -15,6 +15,7 @@ import io
 import math
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -22,7 +23,7 @@ import numpy as np
 
 from kalmanbandits.durability import beginning
 from kalmanbandits.errors import InvalidArgument, shown
-from kalmanbandits.systems.table_arrow import Series, arrow_columns
+from kalmanbandits.systems.table_arrow import Series, arrow_columns, read_parquet
 from kalmanbandits.systems.table_bytes import read_unchanged
 from kalmanbandits.systems.table_cells import (
     has_decimal_commas,
@@ -40,6 +41,7 @@ DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
 OTHERS = {"|": "bar", ":": "colon", " ": "space"}  # seen in files, and not taken for a delimiter
 PARQUET, FEATHER, OLD_FEATHER, ZIP, GZIP = b"PAR1", b"ARROW1", b"FEA1", b"PK\x03\x04", b"\x1f\x8b"
 SAID = re.compile(r"""\s*"?sep=([^"\r\n])"?(?=[\r\n])""", re.IGNORECASE)
+MOST_UNPACKED = 16 * MOST_CELLS  # bytes: numbers, and as much again beside them
 SAMPLE = 20  # lines from which the delimiter is guessed
 
 
@@ -101,14 +103,12 @@ def _arrow_series(path: Path, content: bytes) -> Series:
     kind = "Parquet" if content.startswith(PARQUET) else "Feather"
     try:
         import pyarrow  # type: ignore[import-untyped]
-        from pyarrow import ipc, parquet
+        from pyarrow import ipc
     except ImportError:
         raise InvalidArgument(f"{path} is a {kind} file, which needs pyarrow (pip install pyarrow)") from None
     try:
         if kind == "Parquet":
-            file = parquet.ParquetFile(io.BytesIO(content))
-            _check_size(path, file.metadata.num_rows, file.metadata.num_columns)
-            table = file.read()
+            table = read_parquet(io.BytesIO(content), partial(_check_size, path))
         else:
             reader, rows, batches = ipc.open_file(io.BytesIO(content)), 0, []
             for place in range(reader.num_record_batches):
@@ -127,11 +127,15 @@ def _arrow_series(path: Path, content: bytes) -> Series:
     return arrow_columns(table)
 
 
-def _check_size(path: Path, rows: int, columns: int) -> None:
+def _check_size(path: Path, rows: int, columns: int, unpacked: int = 0) -> None:
     if rows * columns > MOST_CELLS:
         raise TableError(
             f"{path} must have at most {MOST_CELLS:,} cells, got {rows:,} rows × {columns:,} columns "
             "(take a part)"
+        )
+    if unpacked > MOST_UNPACKED:
+        raise TableError(
+            f"{path} must unpack to at most {MOST_UNPACKED:,} bytes, got {unpacked:,} (take a part)"
         )
 
 

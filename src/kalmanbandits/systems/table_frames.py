@@ -14,9 +14,9 @@ from kalmanbandits.systems.table_index import Index, TableError, from_numbers
 
 def frame_series(frame: Any) -> tuple[list[tuple[str, Any]], Index | None] | None:
     """The columns of a frame or mapping by name, and its index if it says when; None for anything else."""
-    if isinstance(frame, Mapping):
-        return _mapping(mapping("table", frame)), None
     try:
+        if isinstance(frame, Mapping):
+            return _mapping(mapping("table", frame)), None
         return _columns(frame)
     except KalmanBanditsError:
         raise

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kalmanbandits.errors import Array, InvalidType, shown, whole
+from kalmanbandits.errors import Array, InvalidType, has, shown, whole
 from kalmanbandits.policies import KalmanGreedy, KalmanLookahead, KalmanUCB
 from kalmanbandits.simulation import FullInformation, simulate
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, check_system
@@ -75,7 +75,7 @@ class Bracket:
         >>> bracket.times_ceiling(result)["Random"] > 20
         True
         """
-        if not hasattr(result, "regret"):
+        if not has(result, "regret"):
             raise InvalidType(f"result must be what simulate returned, got {shown(result)}")
         last = result.regret.isel(checkpoint=-1)
         per_round = last.mean("run") / float(last.checkpoint)

@@ -196,7 +196,7 @@ def parse_study(
     ['UBSS window=1', 'UBSS window=2']
     '''
     instance("text", text, str, "TOML; load_study reads a file")
-    instance("name", name, str)
+    name = str.__str__(instance("name", name, str))  # whatever a class of somebody's own would say
     changes = (
         Changes() if changes is None else instance("changes", changes, Changes, "such as Changes(runs=10)")
     )
