@@ -152,7 +152,7 @@ def _chosen(source: Any) -> tuple[Any, Any, list[str] | None]:
     return at, arms, names
 
 
-def _column(kept: object, name: str) -> Any:
+def _column(kept: Any, name: str) -> Any:
     """A column by its name: an item of what has items, else an attribute."""
     if has(kept, "__getitem__") and not isinstance(kept, str):
         try:

@@ -307,9 +307,7 @@ os._exit(0)  # as by a kill; the other one keeps SQLite from tidying up before
 def played_on_a_broken_disk(script, folder):
     """What a script prints in a process whose flushes fail while there is a file, which it may make."""
     if shutil.which("cc") is None:
-        pytest.skip(
-            "no C compiler on this machine, to make the disk fail (Debian: apt install gcc libc6-dev)"
-        )
+        pytest.skip("no C compiler here, to make the disk fail (Debian: apt install gcc libc6-dev)")
     flag, shim = folder / "broken", folder / "flush.so"
     (folder / "flush.c").write_text(FLUSH)
     subprocess.run(["cc", "-shared", "-fPIC", f'-DFLAG="{flag}"', "-o", shim, folder / "flush.c"], check=True)
