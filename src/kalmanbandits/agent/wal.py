@@ -2,11 +2,14 @@
 
 What was committed since the last checkpoint lies in this file, as frames with a running checksum. SQLite
 reads it up to the first frame that does not check: after a crash that is where writing ended. But a commit is
-flushed before the next one is written. So if frames of a later commit follow the broken one, it had been on
-disk, and was damaged since: silently, acknowledged rounds would be gone. That is refused here instead. So is
-the file of another database: SQLite would write it into this one. And so is a file that somebody deleted, as
-long as the index -shm still tells of frames in it that are not in the database: SQLite deletes the index
-first.
+flushed before the next one is written, whose checksums continue those of the commit. So if somewhere behind
+the broken frame one continues a commit, the broken one had been on disk, and was damaged since: silently,
+acknowledged rounds would be gone. That is refused here instead. (Behind the end there may also lie what is
+left of commits that failed and were written over: nothing continues those.)
+
+So is the file of another database: SQLite would write it into this one. And so is a file that somebody
+deleted, as long as the index -shm tells of frames in it that are not in the database: SQLite deletes the
+index first.
 
     header  magic, format, page size, checkpoint, salt (2), checksum (2)        eight big-endian u32
     frame   page, size of the database after a commit or 0, salt (2), checksum (2), then the page
@@ -68,22 +71,27 @@ def _check(path: Path, file: BinaryIO) -> None:
     sums = _sums(header[:24], order, (0, 0))
     if magic not in MAGIC or (first, second) != sums or not 512 <= page <= 65536:
         raise _damaged(path, 0)
-    broken, commits = None, 0  # the first frame that does not check; commits from there on
+    broken = None  # the first frame that does not check
+    ends: list[tuple[int, int]] = []  # checksums that the frame before, a commit, may have had
     for place in range(HEADER.size, length - size + 1, size):
         frame = file.read(size)
         number, commit, *frame_salt, first, second = FRAME.unpack_from(frame)
         if broken is None:
-            sums = _sums(frame[:8], order, sums)
-            sums = _sums(frame[FRAME.size :], order, sums)
+            sums = _frame_sums(frame, order, sums)
             if frame_salt == salt and (first, second) == sums:
                 if number == 1 and not frame.startswith(MARK, FRAME.size + MARK_AT):
                     raise FileFormatError(f"{path} belongs to another database (move it away)")
                 continue
             broken = place
-        elif frame_salt == salt and commits:
+        elif frame_salt == salt and any(_frame_sums(frame, order, end) == (first, second) for end in ends):
             raise _damaged(path, broken)
-        # The mark of a commit may itself be what was damaged: then the frame after the next one decides.
-        commits += bool(commit) and (frame_salt == salt or place == broken)
+        # Of the broken frame, the checksum itself may be what was damaged: then `sums` is right.
+        ends = [(first, second), sums] if commit and (frame_salt == salt or place == broken) else []
+
+
+def _frame_sums(frame: bytes, order: str, sums: tuple[int, int]) -> tuple[int, int]:
+    """The checksum of a frame that continues `sums`."""
+    return _sums(frame[FRAME.size :], order, _sums(frame[:8], order, sums))
 
 
 def _sums(content: bytes, order: str, sums: tuple[int, int]) -> tuple[int, int]:
