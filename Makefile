@@ -89,9 +89,9 @@ docs: setup ## the reference of the public surface, from the docstrings, into bu
 fuzz: setup ## the property tests with fresh examples for MINUTES (default 10); ARGS="tests/systems" narrows
 	$(BIN)/python tools/fuzz.py --minutes $(MINUTES) --workers $(WORKERS) $(ARGS)
 
-attack: setup ## damaged files, stores, journals, documents, tables and command lines for MINUTES; ARGS="--targets tables"
+attack: setup ## damaged files, stores, journals, documents, tables and command lines for MINUTES, or CASES=100000; ARGS="--targets tables"
 	$(BIN)/python -m pytest tests/attack tests/test_compilation.py
-	$(BIN)/python tests/attack/attack.py --minutes $(MINUTES) $(ARGS)
+	$(BIN)/python tests/attack/attack.py $(if $(CASES),--cases $(CASES),--minutes $(MINUTES)) --workers $(WORKERS) $(ARGS)
 
 mutate: setup ## change kernels one thing at a time and list what no test notices; ARGS=policies/ucb.py for others
 	NUMBA_DISABLE_JIT=1 $(BIN)/python tools/mutate.py --processes $(WORKERS) $(ARGS)
