@@ -109,6 +109,39 @@ print(len(stopped) > 2, {agent.rounds for agent in agents})
 """
 
 
+STRAYED = """
+import ctypes, random, threading, time
+from kalmanbandits.numba_internals.compiler import _in_a_thread
+
+class Stop(Exception):
+    pass
+
+random.seed(0)
+begun, caller = 0, threading.get_ident()
+
+def stop():
+    for number in range(1, 2001):
+        while begun < number:
+            time.sleep(0)
+        until = time.perf_counter() + random.uniform(0, 1e-4)
+        while time.perf_counter() < until:
+            pass
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(caller), ctypes.py_object(Stop))
+
+threading.Thread(target=stop, daemon=True).start()
+compile_for, stopped = _in_a_thread(lambda: None), 0
+for number in range(1, 2001):
+    try:
+        begun = number
+        compile_for()
+        while True:
+            time.sleep(1e-5)
+    except Stop:
+        stopped += 1
+print(stopped)
+"""
+
+
 SIGNALS = """
 import random, signal
 import kalmanbandits as kb
@@ -150,6 +183,12 @@ def test_exceptions_from_another_thread_do_not_reach_the_compiler(tmp_path: Path
         timeout=PATIENCE,
     )
     assert (run.returncode, run.stdout, run.stderr) == (0, "True {1}\n", "")
+
+
+def test_exceptions_that_stray_into_a_new_thread_reach_the_caller() -> None:
+    """Until it runs, Python takes it for the thread that made it: it ended, and was waited for."""
+    run = subprocess.run([sys.executable, "-c", STRAYED], capture_output=True, text=True, timeout=PATIENCE)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "2000\n", "")
 
 
 # Both exit codes in one: of two forks, each of which finds the streams as they were when Python began.

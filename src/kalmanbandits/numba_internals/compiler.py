@@ -5,7 +5,7 @@ from __future__ import annotations
 import _thread
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -79,22 +79,36 @@ def _in_a_thread(compile_for: Callable[..., object]) -> Callable[..., object]:
                 outcome.put((None, error))
 
         thread = threading.Thread(target=work, name="kalmanbandits-compiler")
+        strayed: list[BaseException] = []
+        caller = _thread.get_ident()
 
-        def begin() -> None:
+        def begin() -> Iterator[None]:
+            try:
+                yield
+            except BaseException as error:
+                if _thread.get_ident() == caller or isinstance(error, GeneratorExit):  # it was not begun
+                    raise
+                strayed.append(error)
             try:
                 thread.start()
             except RuntimeError:  # the interpreter is about to end, and starts no more
                 work()
+            yield
 
         # An exception that comes while Python code waits for a lock, as that of `Thread.start` or
-        # `Future.result` does, leaves the lock taken, or releases it twice. These two wait in C.
+        # `Future.result` does, leaves the lock taken, or releases it twice. These two wait in C. Until a new
+        # thread runs, Python takes it for the one that made it: what is meant for the caller may come there,
+        # as soon as it runs Python code, which is therefore inside of a `try` already.
+        start = begin()
+        next(start)
         try:
-            _thread.start_new_thread(begin, ())
+            _thread.start_new_thread(start.__next__, ())
         except RuntimeError:
             work()
         found, error = outcome.get()
-        if error is not None:
-            raise error
+        for raised in (*strayed, error):
+            if raised is not None:
+                raise raised
         return found
 
     return compile_for_args
