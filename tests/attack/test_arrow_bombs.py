@@ -88,3 +88,12 @@ def test_texts_of_every_kind_are_the_arms_of_a_log(tmp_path: Path) -> None:
         for source in (path, other, table):
             log = read_log(source)
             assert (log.arms, log.choices.tolist()) == (("left", "right"), [0, 1, 0, 1])
+
+
+def test_a_column_that_is_said_to_have_no_gaps_does_not_end_the_process(tmp_path: Path) -> None:
+    """What pyarrow says of each column is not asked for: where that makes no sense, it ends the process."""
+    path = parquet(tmp_path, pa.table({"day": pa.nulls(3, pa.float64()), "a": [1.0, 2.0, None]}))
+    content, optional = path.read_bytes(), b"%\x02\x18\x03day"  # a field of the footer, and its name
+    assert optional in content
+    path.write_bytes(content.replace(optional, b"%\x00\x18\x03day"))
+    small(READ, path)  # whatever it says, it comes to its end
