@@ -30,7 +30,7 @@ LINES = (
     ("UBSS, window 1: one past reward", kb.UBSS(arms=2, window=1), ORANGE, 0),
     ("UBSS, window 2", kb.UBSS(arms=2, window=2), PURPLE, 3),
     ("AdaptiveUBSS: finds its window", kb.AdaptiveUBSS(arms=2), GREEN, -1),
-    ("LearnedKalman: identifies the system", kb.LearnedKalman(arms=2), "#1A1A1A", 0),
+    ("LearnedKalman: learns the system", kb.LearnedKalman(arms=2), "#1A1A1A", 0),
     ("KalmanGreedy: knows the system", kb.KalmanGreedy(SYSTEM), SKY, -8),
     ("FullInformation: sees every arm", kb.FullInformation(SYSTEM), GREY, 0),
 )
