@@ -117,22 +117,6 @@ def test_noise_is_the_expected_square_shrunk_towards_all_arms():
     assert p.s2[2] == pytest.approx(common)
 
 
-def test_a_level_that_its_prior_holds_back_is_not_taken_for_noise():
-    """The noise of an arm is at most the variance of its rewards about their own mean, or the common one."""
-    p, w, moved = after_e_step()
-    for arm in range(2):  # both 50 above their prior, which is narrow
-        w.yy[arm] += 100 * w.b[arm, D] + 2500 * w.A[arm, D, D]
-        w.b[arm] += 50 * w.A[arm, D]
-    w.A[2], w.b[2], w.yy[2] = 0, 0, 0
-    w.A[2, D, D], w.b[2, D], w.yy[2] = 1, 40, 1600  # a single reward, 40 above its prior
-    p.prior[:, 1], p.prior[:, 2] = 0.0, 1e-3
-    regress(D, p, w, moved)
-    own = (w.yy - w.b[:, D] ** 2 / w.A[:, D, D])[:2] / (w.A[:2, D, D] - 1)
-    share_noises(D, p, w)
-    assert np.all(np.abs(p.mu) < 25)
-    assert np.all(p.s2 < 1.1 * own.max())
-
-
 def test_a_plain_step_never_lowers_the_posterior_density():
     """Exact EM for (Γ, Q, C, μ): the noise and the priors held fixed, loadings known, the state not turned.
 
