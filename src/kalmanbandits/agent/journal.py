@@ -252,7 +252,7 @@ class Journal:
             follow(self._play, self.path, event)
             self._last += 1
             self._unapplied = False
-        self._play.work()
+        self._play.follow()
         return True
 
     def _leave(self, batch: Batch) -> None:
