@@ -152,7 +152,9 @@ def test_shards_are_merged(study: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert answer(["merge", *parts]) == 0
     assert answer(["merge", *parts]) == 3
     assert "both hold runs 0–3 of cell 1" in capsys.readouterr().err
-    assert answer(["run", str(study), "--shard", "3/2"]) == 2
+    for none in ("3/2", ""):  # an empty text is what a variable that is not set gives
+        assert answer(["run", str(study), "--out", str(tmp_path / "none"), "--shard", none]) == 2
+    assert not (tmp_path / "none").exists()
 
 
 def test_plan_says_what_it_costs(

@@ -6,6 +6,7 @@ import difflib
 import math
 import numbers
 import os
+import reprlib
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
@@ -20,6 +21,9 @@ T = TypeVar("T")
 MOST_ENTRIES = 10**7  # of a list: an iterator may have no end
 LARGEST = 1e100  # beyond it squares and sums of them leave the range of floats
 _LONGEST = 200  # characters of a value in a message
+_MOST_PARTS = 10_000  # of a value that is shown by `repr`, and cut then
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel = 3
 
 
 class KalmanBanditsError(Exception):
@@ -535,10 +539,25 @@ def shown(value: object) -> str:
     ('[1, 2]', True, 'an int that cannot be shown')
     """
     try:
-        text = " ".join(repr(value).split())
+        text = " ".join((_SHORT.repr if _many_parts(value) else repr)(value).split())
     except Exception:  # an integer of thousands of digits; an object of somebody's own
         return f"an {type(value).__name__} that cannot be shown"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… of type {type(value).__name__}"
+
+
+def _many_parts(value: object) -> bool:
+    """Whether `repr` would take long: lists that hold others several times have no end, as in a YAML file."""
+    waiting: list[Any] = [value]
+    parts = 0
+    while waiting:
+        each = waiting.pop()
+        if type(each) in (list, tuple, set, frozenset, dict):
+            parts += len(each)
+            if parts > _MOST_PARTS:
+                return True
+            waiting += each
+            waiting += each.values() if type(each) is dict else ()
+    return False
 
 
 def has(value: object, *names: str) -> bool:

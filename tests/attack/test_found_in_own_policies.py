@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -105,3 +106,74 @@ def test_any_arms_needs_sizes_that_are_linear() -> None:
 def test_half_numbers_in_memories_are_still_allowed() -> None:
     agent = kb.Agent(Listed(arms=2, listed=[("x", "f4"), ("y", "i1", (2,)), ("z", "?")]))
     assert agent.memory["x"].dtype == np.float32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choosy(kb.PlainPolicy):
+    """Raises an error of its own where a reward is negative, in the middle of learning it."""
+
+    arms: int
+
+    def fields(self) -> Any:
+        return [("seen", "i8"), ("total", "f8", (self.arms,))]
+
+    def select(self, memory: Any) -> Any:
+        return memory["total"]
+
+    def update(self, memory: Any, arm: int, reward: float) -> None:
+        memory["seen"] += 1
+        if reward < 0:
+            raise LookupError("negative")
+        memory["total"][arm] += reward
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3, 4, 5), (5, 4, 3, 2, 1, 0), (1, 0, 2, 5, 4, 3)])
+def test_an_error_that_was_seen_when_it_happened_does_not_shut_the_journal(
+    tmp_path: Any, order: tuple[int, ...]
+) -> None:
+    rewards = [1.0, -1.0, -2.0, 3.0, -4.0, 5.0]
+    agent, other = kb.Agent.open(tmp_path / "J", Choosy(arms=2)), kb.Agent.open(tmp_path / "J")
+    tickets = [agent.ask() for _ in rewards]
+    for place in order:
+        with contextlib.suppress(LookupError):  # in which call it comes depends on the order
+            agent.tell(tickets[place], rewards[place])
+    assert agent.rounds == other.rounds == len(rewards)  # another process follows
+    expected = agent.memory
+    agent.close()
+    for follower in (other, kb.Agent.open(tmp_path / "J")):
+        assert follower.memory == expected
+        assert follower.memory["seen"] == len(rewards)
+        assert follower.memory["total"].sum() == 9.0
+        follower.close()
+
+
+def test_an_error_that_does_not_go_away_reaches_whoever_opens_the_journal(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with kb.Agent.open(tmp_path / "J", Choosy(arms=2)) as agent:
+        agent.update(agent.select(), 1.0)
+
+    def fail(self: object, memory: Any) -> Any:
+        if memory["seen"]:
+            raise LookupError("today")
+        return 0
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Choosy, "select", fail)
+        with pytest.raises(LookupError, match="today"):
+            kb.Agent.open(tmp_path / "J")
+    with kb.Agent.open(tmp_path / "J") as agent:
+        assert agent.rounds == 1
+
+
+def test_an_agent_that_a_signal_handler_holds_says_nothing_when_the_interpreter_ends(tmp_path: Any) -> None:
+    script = (
+        "import signal, sys, kalmanbandits as kb\n"
+        "agent = kb.Agent.open(sys.argv[1], kb.UCB(arms=2))\n"
+        "agent.ask()\n"
+        "signal.strsignal = lambda number: agent\n"  # modules outlive what the script defines
+    )
+    run = subprocess.run([sys.executable, "-c", script, tmp_path / "J"], capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (0, "")
+    with kb.Agent.open(tmp_path / "J") as agent:
+        assert len(agent.open_tickets) == 1

@@ -250,3 +250,11 @@ def test_interrupts_at_any_step_of_the_wait_for_the_compiler_arrive_as_themselve
         assert left[0] > 0  # none was raised: there are fewer steps
         return
     raise AssertionError("it never came to its end")
+
+
+def test_a_value_that_holds_itself_many_times_is_shown_in_part() -> None:
+    bomb: Any = ["x"]
+    for _ in range(60):
+        bomb = [bomb, {"again": bomb}]
+    with pytest.raises(InvalidArgument, match=r"window must be .*, got \[\[\["):
+        kb.SlidingWindowUCB(arms=2, window=bomb)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -95,3 +96,12 @@ def test_a_cache_on_another_machine_is_left_alone(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(worker, "network_file_system", lambda folder: "nfs4")
     worker.use_local_cache()
     assert [path.parent for path in kept] == [Path(tempfile.gettempdir())]
+
+
+@pytest.mark.parametrize("below", ["", "slurm: *j\n"])
+def test_a_file_whose_lists_hold_each_other_many_times(tmp_path: Path, below: str) -> None:
+    levels = [f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]" for before, name in pairwise("abcdefghij")]
+    path = tmp_path / "bomb.yaml"
+    path.write_text("\n".join(["a: &a [x, x, x]", *levels, below]))
+    with pytest.raises(InvalidArgument, match="must hold one table"), open_cluster(str(path)):
+        pass

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -181,8 +182,13 @@ class Journal:
         self.connection.disown()
 
     def __del__(self) -> None:
-        if "connection" in self.__dict__:  # it may not have got so far
-            self.rest()
+        try:
+            if "connection" in self.__dict__:  # it may not have got so far
+                self.rest()
+        except Exception:
+            # An interpreter that ends takes modules apart before what, say, a signal's handler holds.
+            if sys is not None and not sys.is_finalizing():
+                raise
 
     def abandon(self, why: str) -> None:
         """Let nothing of the transaction happen."""
@@ -252,7 +258,7 @@ class Journal:
             follow(self._play, self.path, event)
             self._last += 1
             self._unapplied = False
-        self._play.work()
+        self._play.follow()
         return True
 
     def _leave(self, batch: Batch) -> None:

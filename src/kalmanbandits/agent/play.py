@@ -248,6 +248,27 @@ class Play:
         self._close_oldest()
         self.play_all([*self.doing[::-1]] if self.doing else [])
 
+    def follow(self, event: Event | None = None) -> None:
+        """Play an event that happened before or, without one, do the long work that is due.
+
+        If the policy raised an error then, whoever called has seen it, and the next call went on from there.
+        A lack of memory or of a file is no such error: it need not have been so then.
+        """
+        step = self.work if event is None else partial(self.apply, event)
+        failed = -1  # the round after which the policy failed
+        while True:
+            try:
+                step()
+                return
+            except (MemoryError, OSError):
+                raise
+            except Exception:
+                if failed == self.rounds:
+                    raise
+                failed = self.rounds
+                if event is not None:
+                    self.doing, step = [event], self.resume
+
     def copy(self) -> Play:
         """Another one that goes on from here; there must be no pending rounds."""
         play = copy.copy(self)

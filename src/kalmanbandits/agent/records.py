@@ -176,7 +176,7 @@ def follow(play: Play, path: object, event: Event) -> None:
         raise FileFormatError(
             f"{path} holds an event that cannot have happened: {event!r}: {error} (bring it back from a copy)"
         ) from error
-    play.apply(event)
+    play.follow(event)
 
 
 def _check_event(play: Play, event: Event) -> None:

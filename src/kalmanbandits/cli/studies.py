@@ -234,7 +234,7 @@ def _play(
     from kalmanbandits.reporting.style import amount, counted
     from kalmanbandits.studies import Shard, load_study, run_study
 
-    part = Shard.parse(shard or "1/1")
+    part = Shard.parse("1/1" if shard is None else shard)
     study = load_study(path, changes)
     sizes = ((len(study.cells), "system"), (len(study.labels), "policy"), (study.runs, "run"))
     said = ", ".join(counted(number, what) for number, what in sizes)
