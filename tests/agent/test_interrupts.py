@@ -238,6 +238,27 @@ def test_with_a_journal(name: str, tmp_path: Any) -> None:
     assert state(agent) == states[1]
 
 
+def test_a_call_that_waits_for_another_thread_to_commit_leaves_no_lock_behind(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interrupt while it waits for a thread that never comes: the transaction ends all the same."""
+    journal = tmp_path / "journal"
+    agent, other = kb.Agent.open(journal, kb.UCB(arms=2), fsync=False), kb.Agent.open(journal, fsync=False)
+    monkeypatch.setattr("kalmanbandits.agent.database.begin_turn.__defaults__", (1.0,))
+    assert agent._journal is not None
+    agent._journal._arriving.add(-1)  # no thread has this number
+
+    def wait(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("threading.Event.wait", wait)
+        with pytest.raises(KeyboardInterrupt):
+            agent.ask()
+    other.expire(other.ask())
+    assert state(agent) == state(other)
+
+
 @pytest.mark.parametrize("others", [1, 70])
 @pytest.mark.parametrize("call", ["read", "ask"])
 def test_while_it_follows_what_another_agent_did(others: int, call: str, tmp_path: Any) -> None:

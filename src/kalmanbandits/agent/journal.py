@@ -53,7 +53,7 @@ class Journal:
         self._last = -1  # the last event that `play` knows
         self._unapplied = False  # events are in the transaction, and `play` has not followed yet
         self._batch: Batch | None = None
-        self._arriving: set[object] = set()  # threads on their way into the lock
+        self._arriving: set[int] = set()  # threads on their way into the lock
         self._ended = ""  # why it cannot be used any more
         try:
             self.reread()
@@ -78,7 +78,7 @@ class Journal:
 
     def run(self, work: Callable[[], T]) -> T:
         """Do `work`, which may `write`, as a turn; return when all it wrote is on disk."""
-        mine = object()
+        mine = threading.get_ident()  # an interrupt may leave it among those arriving until the next call
         try:
             self._arriving.add(mine)
             with self._lock:
@@ -88,16 +88,16 @@ class Journal:
                     result = work()
                 finally:
                     self._leave(batch)
+            if batch.waited_for is not None and not batch.done and not batch.waited_for.wait(PATIENCE):
+                with self._lock:  # who was to commit was interrupted, or the disk is slow
+                    if not batch.done:
+                        self._finish(batch)
         except BaseException as error:
             if not isinstance(error, Exception):
                 self._let_go()
             raise
         finally:
             self._arriving.discard(mine)
-        if batch.waited_for is not None and not batch.done and not batch.waited_for.wait(PATIENCE):
-            with self._lock:  # who was to commit was interrupted, or the disk is slow
-                if not batch.done:
-                    self._finish(batch)
         if batch.error is not None:
             raise batch.error
         return result
