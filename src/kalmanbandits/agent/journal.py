@@ -29,6 +29,7 @@ from kalmanbandits.agent.snapshots import Snapshots
 from kalmanbandits.errors import FileFormatError, JournalError
 
 T = TypeVar("T")
+Lock = AbstractContextManager[object]
 
 MOST_IN_A_BATCH = 64  # calls that share a commit, so that the first of them does not wait for ever
 MANY = 50  # events of other processes that are not followed while these wait
@@ -38,15 +39,7 @@ PATIENCE = 0.05  # seconds for those who have arrived to commit; then whoever wa
 class Journal:
     """An agent's journal, open in this process. All but `run` need the agent's lock."""
 
-    def __init__(
-        self,
-        folder: Path,
-        play: Play,
-        lock: AbstractContextManager[object],
-        fsync: bool,
-        keep: Keep,
-        recover: bool,
-    ) -> None:
+    def __init__(self, folder: Path, play: Play, lock: Lock, fsync: bool, keep: Keep, recover: bool) -> None:
         self._play, self._lock = play, lock
         self.connection, self._snapshots = Connection(folder, fsync, recover), Snapshots(keep)
         self.folder, self.path = folder, self.connection.path
@@ -176,7 +169,7 @@ class Journal:
             self._finish(self._batch)
         self.connection.rest()
 
-    def end(self, why: str, lock: AbstractContextManager[object]) -> None:
+    def end(self, why: str, lock: Lock) -> None:
         """Refuse from now on, and touch nothing."""
         self._ended, self._batch, self._lock = why, None, lock
         self.connection.disown()
