@@ -259,8 +259,9 @@ class LearnedKalman(Policy):
             found = self._fit(self._when_begun(memory))
         anew = bool(found["unit"][0] != memory["unit"][0])
         levels = [name for name, *_ in level_fields(self.arms)] if anew else []
+        grown = min(float(memory["unit"][0]) / float(found["unit"][0]), FOREIGN)
         for name in ("spent", "paid"):
-            memory[name] *= memory["unit"] / found["unit"]
+            memory[name] = np.minimum(memory[name] * grown, FOREIGN)
         for name in (*FITTED, "unit", *levels):
             memory[name] = found[name]
         memory["adopt"], memory["fitted"] = 0, memory["t"]
