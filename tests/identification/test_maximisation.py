@@ -15,7 +15,7 @@ from kalmanbandits.identification.maximisation import (
     SHRINK_GAMMA,
     SQUARES_Q,
 )
-from kalmanbandits.identification.steps import filter_cells, improve
+from kalmanbandits.identification.steps import TOLERANCE, filter_cells, improve
 
 FAR = 1e9
 
@@ -115,6 +115,22 @@ def test_noise_is_the_expected_square_shrunk_towards_all_arms():
     share_noises(D, p, w)
     np.testing.assert_allclose(p.s2[:2], (squares + LIKE_OTHERS * common) / (counts + LIKE_OTHERS))
     assert p.s2[2] == pytest.approx(common)
+
+
+def test_a_level_that_its_prior_holds_back_is_not_taken_for_noise():
+    """The noise of an arm is at most the variance of its rewards about their own mean, or the common one."""
+    p, w, moved = after_e_step()
+    for arm in range(2):  # both 50 above their prior, which is narrow
+        w.yy[arm] += 100 * w.b[arm, D] + 2500 * w.A[arm, D, D]
+        w.b[arm] += 50 * w.A[arm, D]
+    w.A[2], w.b[2], w.yy[2] = 0, 0, 0
+    w.A[2, D, D], w.b[2, D], w.yy[2] = 1, 40, 1600  # a single reward, 40 above its prior
+    p.prior[:, 1], p.prior[:, 2] = 0.0, 1e-3
+    regress(D, p, w, moved)
+    own = (w.yy - w.b[:, D] ** 2 / w.A[:, D, D])[:2] / (w.A[:2, D, D] - 1)
+    share_noises(D, p, w)
+    assert np.all(np.abs(p.mu) < 25)
+    assert np.all(p.s2 < 1.1 * own.max())
 
 
 def test_a_plain_step_never_lowers_the_posterior_density():
@@ -266,6 +282,22 @@ def test_over_relaxed_steps_get_further_and_arrive_where_plain_ones_do():
         # The likelihood alone: the priors, which steps raise with it, are further too.
         assert late > plain[-1] - 0.06
         assert filter_cells(D, fast, cells, n, w) > late - 0.06  # what it leaves is its last plain step
+
+
+def test_steps_end_when_they_gain_no_more():
+    """Asked for twice as many, the same numbers to the bit; plain steps from there gain next to nothing."""
+    n = 300
+    _, cells = simulated(n, seed=3)
+    ends, w, spare = [drawn_model(23), drawn_model(23)], room(cells), parameters(ARMS, D)
+    values = [
+        improve(D, p, cells, n, w, spare, np.array([1.0, -np.inf]), steps)[1]
+        for p, steps in zip(ends, (1000, 2000), strict=True)
+    ]
+    assert values[0] == values[1]
+    for name in ends[0]._fields:
+        np.testing.assert_array_equal(getattr(ends[0], name), getattr(ends[1], name), err_msg=name)
+    plain = [plain_step(D, ends[0], cells, n, w) for _ in range(20)]
+    assert abs(plain[-1] - values[0]) < 20 * TOLERANCE
 
 
 def test_an_outlier_hardly_moves_the_fit():

@@ -8,7 +8,17 @@ from scipy.stats import norm
 
 from kalmanbandits import UCB, Agent, KalmanGreedy, LearnedKalman, Random, simulate
 from kalmanbandits.errors import InvalidArgument
-from kalmanbandits.policies.learned_kalman_index import BIAS, KNOWN_AFTER, LONG_AGO, PRICE
+from kalmanbandits.learning.local_levels import FIRST_GUESS
+from kalmanbandits.policies.learned_kalman_index import (
+    AGES_AGO,
+    ALWAYS,
+    BIAS,
+    KNOWN_AFTER,
+    LONG_AGO,
+    NOT_LONG_AGO,
+    OWN_SHARE,
+    PRICE,
+)
 from kalmanbandits.policies.learned_kalman_kernel import LEAST_ODDS
 from kalmanbandits.saving import lasting_fields
 from kalmanbandits.systems import Replay, random_stable, rotation
@@ -186,8 +196,13 @@ def test_an_arm_seldom_seen_is_tried_again_at_a_bounded_price():
                 price = m["scores"][m["greedy"], 0] - m["scores"][retried, 0]
                 assert arm == retried != m["greedy"]
                 assert 0 < m["pulls"][retried] <= KNOWN_AFTER
-                assert t > LONG_AGO * (m["last"][retried] + 1)
-                assert m["spent"] + price <= PRICE * m["loss"] * t + 1e-9
+                since = t / (m["last"][retried] + 1)
+                by_itself = OWN_SHARE * (t - m["last"][retried]) * m["alone"][retried]
+                by_model = PRICE * m["loss"] * t - m["spent"] if since > LONG_AGO else 0.0
+                noise = (m["pool"][0, 0] + FIRST_GUESS) / (m["pool"][0, 1] + FIRST_GUESS)
+                always = ALWAYS * np.sqrt(noise) * t - m["spent"] if since > AGES_AGO else 0.0
+                assert since > NOT_LONG_AGO
+                assert price <= max(by_itself, by_model, always) + 1e-9
             means = [2 * shared, -2 * shared, -6.0 if t < 300 else 6.0]
             shared = -0.9 * shared + rng.standard_normal()
             agent.update(arm, float(means[arm] + rng.standard_normal()))
@@ -208,6 +223,22 @@ def test_levels_far_apart_are_learned_from_a_few_pulls(levels):
             agent.update(arm, float(levels[arm] + (1 + 0.2 * arm) * state + rng.standard_normal()))
             best += levels[arm] == max(levels)
         assert best > 3000 - 10 * len(levels)
+
+
+def test_of_two_arms_one_that_stays_behind_is_tried_a_few_times():
+    """Levels 3 to 8 deviations apart, of a state that both arms share: no loading stands for a level."""
+    pulls = []
+    for seed in range(8):
+        agent, rng = Agent(LearnedKalman(arms=2), seed=seed), np.random.default_rng([8, seed])
+        state, gap, loadings, worse = 0.0, rng.uniform(3, 8), rng.uniform(0.5, 1.5, 2), 0
+        for _ in range(2000):
+            state = 0.9 * state + np.sqrt(1 - 0.9**2) * rng.standard_normal()
+            arm = agent.select()
+            agent.update(arm, float(-2 * gap * arm + loadings[arm] * state + 0.5 * rng.standard_normal()))
+            worse += arm
+        pulls.append(worse)
+    assert np.mean(pulls) < 5
+    assert max(pulls) < 12
 
 
 def test_exploring_an_arm_costs_at_most_what_it_could_gain():

@@ -17,6 +17,7 @@ FILES = [
     *(f"identification/{path.name}" for path in sorted((PACKAGE / "identification").glob("*.py"))),
     "learning/local_levels.py",
     "policies/learned_kalman.py",
+    "policies/learned_kalman_alone.py",
     "policies/learned_kalman_index.py",
     "policies/learned_kalman_kernel.py",
     "policies/learned_kalman_rehearsal.py",

@@ -39,7 +39,7 @@ ARMS_LIKE = 1.0  # arms that the first guess of a prior counts for
 GUESS = 0.5  # of the variance of loadings (of an arm together) and of levels
 LIKE_OTHERS = 4.0  # rounds for which an arm's noise is taken to be that of all
 OWN_SCALE = 4.0  # loadings for which an arm is taken to have the scale of all
-OWN_LEVEL = 0.01  # weight of an arm's own level in its variance, where another arm's has 1
+OWN_LEVEL = 0.1  # weight of an arm's own level in its variance, where another arm's has 1
 LEAST_NOISE = 1e-6
 LEAST_PRIOR = 1e-3
 
@@ -132,6 +132,8 @@ def share_noise(p: Any, w: Any, d: Any) -> None:
                 other = p.C[arm, c] if c < d else p.mu[arm]
                 residual += A[a, c] * theta * other
                 fitted += A[a, c] * U[a, c]
+        if count > 1 and not w.alike:  # a level that its prior holds back is no noise: that is within
+            residual = min(residual, (w.yy[arm] - b[d] * b[d] / count) * count / (count - 1))
         w.yy[arm] = max(residual, 0.0)
         free = max(count - fitted / p.s2[arm], 0.0)
         known = free / (free + LIKE_OTHERS)
@@ -139,8 +141,10 @@ def share_noise(p: Any, w: Any, d: Any) -> None:
         weight += known
     common = math.exp(pooled / max(weight, 1e-9))
     for arm in range(k):
-        squares = w.yy[arm] if w.A[arm, d, d] > 0 else 0.0
-        p.s2[arm] = max((squares + LIKE_OTHERS * common) / (w.A[arm, d, d] + LIKE_OTHERS), LEAST_NOISE)
+        count, squares = w.A[arm, d, d], w.yy[arm] if w.A[arm, d, d] > 0 else 0.0
+        if count <= 1:
+            squares = min(squares, common)
+        p.s2[arm] = max((squares + LIKE_OTHERS * common) / (count + LIKE_OTHERS), LEAST_NOISE)
 
 
 @routine

@@ -123,12 +123,13 @@ def draw_model(fits: Fits, i: int, d: int, spread: Array, mean: Array, kept: int
         p.past[:] = 0
         p.s2[:] = max(noise, 1e-3) * spread**2
         p.mu[:] = mean
-        begin_priors(p, d)
+        begin_priors(p, d, mean)
 
 
-def begin_priors(p: Parameters, d: int) -> None:
-    """What an arm is taken to be like before any is known."""
-    p.prior[:, 0], p.prior[:, 1], p.prior[:, 2] = 0.5 / max(d, 1), 0.0, 0.5
+def begin_priors(p: Parameters, d: int, mean: Array | float = 0.0) -> None:
+    """What an arm is taken to be like before any is known: its level may be as far off as its mean is."""
+    middle = np.mean(mean)
+    p.prior[:, 0], p.prior[:, 1], p.prior[:, 2] = 0.5 / max(d, 1), middle, 0.5 + (mean - middle) ** 2
 
 
 def _uniform(x: float) -> float:

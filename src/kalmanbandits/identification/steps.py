@@ -18,6 +18,8 @@ from kalmanbandits.identification.linear_algebra import cholesky
 from kalmanbandits.identification.maximisation import LEAST_NOISE, log_prior, maximise
 
 STRIDE, LARGEST_STRIDE = 1.4, 40.0  # of over-relaxed steps
+# Steps have converged when so many in a row have each gained less than this, in log-likelihood.
+IDLE, TOLERANCE = 4, 1e-4
 
 _unused = np.zeros(2)  # the state of steps where there are none
 
@@ -123,7 +125,7 @@ def copy_past(source: Any, target: Any) -> None:
 
 @entry
 def improve(d: Any, p: Any, cells: Any, n: Any, w: Any, spare: Any, state: Any, steps: Any) -> Any:
-    """`step` so many times; returns the log-likelihoods before the first step and the last.
+    """`step` so many times, or until it converges; returns the log-likelihoods before the first and the last.
 
     Without any step it filters: see `filter_cells`.
     """
@@ -133,8 +135,13 @@ def improve(d: Any, p: Any, cells: Any, n: Any, w: Any, spare: Any, state: Any, 
         return likelihood, likelihood
     state[1] = -math.inf
     first = last = step(d, p, cells, n, w, spare, state)
+    idle = 0
     for _ in range(1, steps):
+        before = last
         last = step(d, p, cells, n, w, spare, state)
+        idle = idle + 1 if abs(last - before) < TOLERANCE else 0
+        if idle == IDLE:
+            break
     copy_parameters(spare, p)
     return first, last
 

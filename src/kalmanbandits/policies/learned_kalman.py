@@ -18,6 +18,7 @@ from kalmanbandits.identification.past import add_to_past
 from kalmanbandits.identification.search import CURRENT, MODELS, Fits, Search, counts_of
 from kalmanbandits.identification.steps import filter_cells
 from kalmanbandits.learning.local_levels import is_discrete, level_fields
+from kalmanbandits.policies.learned_kalman_alone import judge_alone
 from kalmanbandits.policies.learned_kalman_kernel import (
     DOUBT,
     FARTHEST,
@@ -211,7 +212,8 @@ class LearnedKalman(Policy):
             y = np.clip(m["reward"][places] / m["unit"], -FARTHEST, FARTHEST)
         y = np.rint(y / GRID) * GRID
         middle = float(np.median(y[arms >= 0]))
-        reach = np.inf if is_discrete(m["repeated"]) else float(m["reach"])
+        discrete = is_discrete(m["repeated"])
+        reach = np.inf if discrete else float(m["reach"])
         cells = Cells(arms, np.clip(y, middle - CLIP, middle + CLIP), np.ones(n, np.int64), reach)
         w = _take_room(n, self.arms, self.dimensions)
         models = []
@@ -236,6 +238,8 @@ class LearnedKalman(Policy):
             for name in BY_ARM:
                 memory[name][0, i, others] = getattr(model, name)[-1]
                 memory[name][0, i, order] = getattr(model, name)
+        # Coins vary by noise alone.
+        memory["alone"] = 0.0 if discrete else judge_alone(m["arm"][places], y, m["pool"][0], self.arms)
         if t >= max(int(m["rehearse"]), REHEARSE):
             rehearse(memory)
             memory["rehearse"] = 2 * t

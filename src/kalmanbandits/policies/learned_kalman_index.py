@@ -11,7 +11,7 @@ from typing import Any
 from kalmanbandits.compilation import jit, routine
 from kalmanbandits.identification.search import CURRENT
 from kalmanbandits.identification.smoothing import loading_variance
-from kalmanbandits.learning.local_levels import level_index, spread_levels
+from kalmanbandits.learning.local_levels import common_noise, level_index, spread_levels
 from kalmanbandits.policies.kalman_lookahead import expected_envelope
 
 WIDTH = 1.0  # of the logarithm by which the bonus for an arm's uncertain parameters grows
@@ -23,10 +23,17 @@ LINES = 16  # arms for which look-ahead is computed, and that it compares
 # added to its index meanwhile.
 PROMISING, INSIST = 1.0, 1e9
 KNOWN_AFTER = 12  # pulls after which an arm is not seldom seen
-# An arm seldom seen is tried again when that many times the rounds have passed since; share of the regret of
-# the fitted system that such tries may cost.
-LONG_AGO, PRICE = 4.0, 0.05
-REACHABLE = 10.0  # deviations of the arm that moves most, by which such an arm may lag behind
+# An arm seldom seen is tried again when the rounds are so many times those at its last pull; share of the
+# regret of the fitted system that such tries may cost; deviations of the arm that moves most, by which the
+# arm may lag behind.
+LONG_AGO, PRICE, REACHABLE = 4.0, 0.05, 10.0
+# The same where no model is believed or the arm lags further behind: such tries may cost this share of the
+# deviation of rewards about their levels, per round.
+AGES_AGO, ALWAYS = 30.0, 0.01
+# The same by the arm's own rewards: such a try may cost this share of what they say that the arm could have
+# gained since its last pull.
+NOT_LONG_AGO, OWN_SHARE = 1.2, 0.1
+FEW_ARMS, WIDER = 20, 2.0  # arms that may have been tried after t rounds: so many, or this times √t if more
 BIAS, SHARP = 2.5, 2.0  # log-odds where the linear model begins to be believed, and how sharply
 
 
@@ -40,6 +47,7 @@ def prepare(m: Any) -> None:
     weight = 1 / (1 + math.exp(SHARP * (BIAS - m.odds))) if d > 0 else 0.0
     needed = ENOUGH * d * (m.distinct + 0.5 * (d + 1))
     curiosity = max(m.curiosity, CURIOSITY * needed / (needed + m.learned)) if d > 0 else 0.0
+    crowded = m.distinct >= max(FEW_ARMS, WIDER * math.sqrt(m.t))
     for arm in range(k):
         prediction, variance, index = 0.0, 0.0, 0.0
         if d > 0:
@@ -54,12 +62,15 @@ def prepare(m: Any) -> None:
             prediction += (1 - weight) * value
             variance += (1 - weight) * known
             index += (1 - weight) * bold
+        if crowded and m.pulls[arm] == 0:
+            index -= INSIST
         m.scores[arm, 0], m.scores[arm, 1], m.scores[arm, 2] = prediction, variance, index
     if d > 0:
         _shortlist(m, weight)
-    m.greedy = 0
-    for arm in range(1, k):
-        if m.scores[arm, 0] > m.scores[m.greedy, 0]:
+    m.greedy = -1
+    for arm in range(k):
+        waits = crowded and m.pulls[arm] == 0
+        if not waits and (m.greedy < 0 or m.scores[arm, 0] > m.scores[m.greedy, 0]):
             m.greedy = arm
     m.retried = -1
     believed = weight > 0.5 and m.fitted > 0
@@ -71,8 +82,8 @@ def prepare(m: Any) -> None:
             m.scores[m.tried, 2] += INSIST
         else:
             m.again = 0
-    elif believed:
-        _retry(m)
+    elif m.fitted > 0:
+        _retry(m, believed)
 
 
 @routine
@@ -98,40 +109,59 @@ def _limit_exploration(m: Any) -> None:
 
 @jit
 def clairvoyant_gain(m: Any, arm: Any, other: Any) -> Any:
-    """E(x_a − x_b)⁺ of two arms of the current model: sφ(g) + sg Φ(g) with s² their variance and mean sg."""
+    """E(x_a − x_b)⁺ of two arms of the current model."""
     d = m.d[CURRENT]
     variance = m.U[CURRENT, arm, d, d]
     for a in range(d):
         variance += (m.C[CURRENT, arm, a] - m.C[CURRENT, other, a]) ** 2 + m.U[CURRENT, arm, a, a]
-    deviation = math.sqrt(max(variance, 1e-12))
-    g = (m.mu[CURRENT, arm] - m.mu[CURRENT, other]) / deviation
+    return expected_excess(m.mu[CURRENT, arm] - m.mu[CURRENT, other], math.sqrt(variance))
+
+
+@jit
+def expected_excess(mean: Any, deviation: Any) -> Any:
+    """E x⁺ of x ~ N(mean, s²): sφ(g) + sg Φ(g) with mean sg."""
+    deviation = max(deviation, 1e-6)
+    g = mean / deviation
     density, tail = math.exp(-0.5 * g * g) / math.sqrt(2 * math.pi), 0.5 * math.erfc(-g / math.sqrt(2.0))
     return deviation * (density + g * tail)
 
 
 @routine
-def _retry(m: Any) -> None:
-    """Try again the arm seldom seen that was tried longest ago, if that is long ago and costs little.
+def _retry(m: Any, believed: Any) -> None:
+    """Try again the arm seldom seen that was tried longest ago, of those for which that is worth its price.
 
-    An arm that moves by itself is in no model before it was seen to. What trying costs is bounded by a share
-    of what the fitted system costs when it is known; and no arm is tried that would have to move by far more
-    than any that is known, whose deviation is |c| as states have mean square 1.
+    An arm that moves by itself is in no model before it was seen to, and one that was seen while the state
+    was low looks like one of a low level. The price is what the arm lags behind by its prediction, and worth
+    paying
+
+    * by the arm's own rewards, if they say that a clairvoyant would have gained ten times as much by the arm
+      since its last pull (`judge_alone`);
+    * if the linear model is believed, within a share of what the fitted system costs when it is known, unless
+      the arm would have to move by far more than any that is known, whose deviation is |c| as states have
+      mean square 1;
+    * in any case, when its last pull was ages ago, within a small share of the rewards' deviation per round.
     """
-    oldest, ago, widest = -1, LONG_AGO, 0.0
+    oldest, ago, widest = -1, 0.0, 0.0
     for arm in range(m.pulls.shape[0]):
         if m.pulls[arm] > KNOWN_AFTER:
             square = 0.0
             for a in range(m.d[CURRENT]):
                 square += m.C[CURRENT, arm, a] ** 2
             widest = max(widest, square)
-        elif m.pulls[arm] > 0 and arm != m.greedy and m.t > ago * (m.last[arm] + 1):
-            oldest, ago = arm, m.t / (m.last[arm] + 1)
+    deviation = math.sqrt(common_noise(m, 0))
+    for arm in range(m.pulls.shape[0]):
+        if 0 < m.pulls[arm] <= KNOWN_AFTER and arm != m.greedy:
+            since = m.t / (m.last[arm] + 1)
+            price = m.scores[m.greedy, 0] - m.scores[arm, 0]
+            rate = ALWAYS * deviation if since > AGES_AGO else 0.0
+            if believed and since > LONG_AGO and price * price <= REACHABLE * REACHABLE * widest:
+                rate = max(rate, PRICE * m.loss)
+            gain = (m.t - m.last[arm]) * m.alone[arm] if since > NOT_LONG_AGO else 0.0
+            if since > ago and (m.spent + price <= rate * m.t or price < OWN_SHARE * gain):
+                oldest, ago = arm, since
     if oldest >= 0:
-        price = m.scores[m.greedy, 0] - m.scores[oldest, 0]
-        affordable = m.spent + price <= PRICE * m.loss * m.t
-        if affordable and price * price <= REACHABLE * REACHABLE * widest:
-            m.retried = oldest
-            m.scores[oldest, 2] += INSIST
+        m.retried = oldest
+        m.scores[oldest, 2] += INSIST
 
 
 @routine

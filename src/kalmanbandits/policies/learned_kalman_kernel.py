@@ -18,7 +18,7 @@ from kalmanbandits.policies.random import chance
 from kalmanbandits.policies.verbs import register_kernel
 
 OPENING = 6  # arms that take turns before the first fit, the best first, those far behind left out
-FAR_BEHIND = (4052.0, 98.5, 34.1, 21.2, 16.3)  # 1 % quantiles of F(1, n), n = 1, 2, …
+FAR_BEHIND = (161.4, 18.5, 10.1, 7.7, 6.6)  # 5 % quantiles of F(1, n), n = 1, 2, …
 
 # Rewards are put on a grid, in a unit that follows their spread by powers of two. Over-relaxed steps magnify
 # rounding, and on the grid there is none to magnify: in another unit the numbers are the same to the bit.
@@ -170,11 +170,16 @@ def _update(memory: Any, arm: Any, reward: Any) -> None:
         m.paid[arm] += price
         if arm == m.retried:
             m.spent += price
+    y = on_grid(m, reward)
     if m.again > 0:
         m.again -= 1
-    elif m.fitted > 0 and arm != m.greedy and m.pulls[arm] <= KNOWN_AFTER:
+    elif (
+        m.fitted > 0
+        and arm != m.greedy
+        and m.pulls[arm] <= KNOWN_AFTER
+        and (arm != m.retried or (y > m.scores[m.greedy, 0] and not is_discrete(m.repeated)))
+    ):
         m.again, m.tried = REPEATS, arm
-    y = on_grid(m, reward)
     plain, its_variance, known = observe_level(m, arm, y, m.t - 1)
     if m.d[CURRENT] > 0:
         error, variance, surprise, nats = observe_linear(m, arm, y, math.inf if known else m.reach)
@@ -182,11 +187,13 @@ def _update(memory: Any, arm: Any, reward: Any) -> None:
         if not math.isnan(plain):
             # Log-scores with one variance for both: or a model that takes for certain what repeats itself, as
             # coins do, would earn more by that than by any prediction. What is seldom paid decides there.
-            gain, most = (plain - error) / (its_variance + variance), math.inf if known else MOST
+            gain = (plain - error) / (its_variance + variance)
+            most = math.inf if known and m.pulls[arm] > KNOWN_AFTER else MOST
             odds = m.odds + max(-most, min(most, gain))
             m.odds = max(LEAST_ODDS, min(LARGEST_ODDS, odds))
         propagate(m.d[CURRENT], m.G[CURRENT], m.Q[CURRENT], m.z, m.P, m.work_M)
-        _check_predictions(m, surprise)
+        if m.pulls[arm] > KNOWN_AFTER:  # of other arms nothing was long trusted
+            _check_predictions(m, surprise)
     prepare(m)
 
 

@@ -19,7 +19,7 @@ NAMES = ("G", "Q", "C", "mu", "s2", "U", "prior", "past")
 BY_ARM = NAMES[2:]
 REHEARSED = ("curiosity", "rehearse", "rehearsal", "loss")
 # What a fit finds.
-FITTED = (*NAMES, "d", "value", "state", "drawn", "z", "P", "next", "gone", "fitted_U", *REHEARSED)
+FITTED = (*NAMES, "d", "value", "state", "drawn", "z", "P", "next", "gone", "fitted_U", "alone", *REHEARSED)
 
 
 def memory_fields(k: int, window: int, D: int) -> list[tuple[Any, ...]]:
@@ -55,6 +55,7 @@ def memory_fields(k: int, window: int, D: int) -> list[tuple[Any, ...]]:
         ("retried", "i8"),  # the arm that is tried again only because that was long ago; −1 for none
         ("spent", "f8"),  # units that such tries have cost
         ("paid", "f8", (k,)),  # units that each arm has cost against the best prediction
+        ("alone", "f8", (k,)),  # units per round that arms seldom seen could gain, by their own rewards
         ("learned", "f8"),  # nats that rewards have given of state and arms
         ("odds", "f8"),  # logarithm of those of the linear model against the levels
         ("z", "f8", (D,)),

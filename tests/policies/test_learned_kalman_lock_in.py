@@ -1,0 +1,85 @@
+"""LearnedKalman is not locked in by what an arm paid first, nor lost among many arms."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from kalmanbandits import Agent, LearnedKalman, simulate
+from kalmanbandits.policies.learned_kalman_alone import ORDINARY, judge_alone
+from kalmanbandits.policies.learned_kalman_index import FEW_ARMS, KNOWN_AFTER, WIDER
+from kalmanbandits.systems import Replay
+
+ROUNDS = 6000
+
+
+def autoregression(rng, rounds, decay, deviation):
+    x = np.empty(rounds)
+    x[0] = deviation * rng.standard_normal()
+    for t in range(1, rounds):
+        x[t] = decay * x[t - 1] + deviation * np.sqrt(1 - decay**2) * rng.standard_normal()
+    return x
+
+
+@pytest.mark.parametrize("moves", [0.1, 0.6])
+def test_an_arm_that_was_low_when_it_was_first_seen_is_found_again(moves):
+    """It pays −6 at first, then as often more than the other arm as less, which is quiet or moves too."""
+    shares = []
+    for seed in range(8):
+        rng = np.random.default_rng([3, seed])
+        table = np.column_stack(
+            [autoregression(rng, ROUNDS, 0.9, moves), autoregression(rng, ROUNDS, 0.97, 4.0)]
+        )
+        table[:40, 1] = -6.0
+        table += 0.5 * rng.standard_normal(table.shape)
+        result = simulate(Replay(table), {"L": LearnedKalman(arms=2)}, seed=seed, checkpoints=1, trace=True)
+        shares.append(float(np.mean(result.choice.values[0, 0][ROUNDS // 2 :] == 1)))
+    assert np.sort(shares)[1] > 0.25, shares  # it may chance to pay as little when it is looked at again
+
+
+def test_what_an_arm_could_gain_by_its_own_rewards():
+    """Against quadrature; nothing for an arm seen once or often, or that varies by noise alone."""
+    rng = np.random.default_rng(1)
+    apart = [1, -1, 1, -1, 1, -1]  # rounds in a row would show noise
+    arms = np.array([0] * 20 + apart + [2] * 5 + [3] + [4] * 3 + [-1] + [4] * 3)
+    y = rng.standard_normal(len(arms))
+    y[20:25:2] = own = np.array([-10.0, -60.0, -25.0])
+    y[-7:] = -5.0, 5.0, -5.0, 0.0, 5.0, -5.0, 5.0
+    gain = judge_alone(arms, y, np.array([36.0, 30.0, 0.0, 0.0]), 5)
+    deviation = np.sqrt(own.var(ddof=1) * (1 + 1 / 3) - ORDINARY * 1.2)
+    x = norm(own.mean() - y[:20].mean(), deviation)
+    truth = quad(lambda v: v * x.pdf(v), 0, x.mean() + 12 * deviation)[0]
+    assert gain[1] == pytest.approx(truth, rel=1e-6)
+    assert gain[[0, 3, 4]].tolist() == [0.0, 0.0, 0.0]
+    assert KNOWN_AFTER < 20
+
+
+def test_of_many_arms_a_growing_number_is_tried():
+    """Never more than the limit; as many at the end, for none of them is better than the others."""
+    agent, rng = Agent(LearnedKalman(arms=150), seed=2), np.random.default_rng(5)
+    seen: set[int] = set()
+    for t in range(1, 901):
+        arm = agent.select()
+        new = arm not in seen
+        seen.add(arm)
+        agent.update(arm, float(rng.standard_normal()))
+        assert not new or len(seen) <= max(FEW_ARMS, WIDER * np.sqrt(t)) + 1
+    assert len(seen) > FEW_ARMS
+
+
+def test_rewards_of_an_arm_just_met_forget_nothing():
+    """A new arm that pays what no other does is a new arm, not a change of the system."""
+    agent, rng, state = Agent(LearnedKalman(arms=2), seed=1), np.random.default_rng(2), 0.0
+    for _ in range(500):
+        arm = agent.select()
+        state = 0.9 * state + rng.standard_normal()
+        agent.update(arm, float((1 - 2 * arm) * state + 0.5 * rng.standard_normal()))
+    held = int(agent.memory["held"])
+    new = agent.add_arm()
+    for _ in range(KNOWN_AFTER):
+        agent.select(available=[new])
+        agent.update(new, float(40 * rng.standard_normal()))
+        held += 1
+        assert int(agent.memory["held"]) == held
