@@ -52,15 +52,9 @@ def test_the_table_has_every_policy():
     assert {type(policy) for policy in TABLE} == set(POLICIES.values())
 
 
-# What LearnedKalman does not do yet. Strict: a promise that comes true must be taken off this list.
-NOT_YET = {"an_arm_that_rises"}
-
-
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("policy", TABLE, ids=repr)
-def test_contract(request: pytest.FixtureRequest, policy: Policy, check):
-    if isinstance(policy, LearnedKalman) and check.__name__ in NOT_YET:
-        request.applymarker(pytest.mark.xfail(raises=ContractViolation, strict=True))
+def test_contract(policy: Policy, check):
     check(policy)
 
 
