@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -177,3 +178,98 @@ def test_an_agent_that_a_signal_handler_holds_says_nothing_when_the_interpreter_
     assert (run.returncode, run.stderr) == (0, "")
     with kb.Agent.open(tmp_path / "J") as agent:
         assert len(agent.open_tickets) == 1
+
+
+class Alarm(Exception):
+    """What a signal's handler raises."""
+
+
+@pytest.mark.parametrize("method", ["update", "select"])
+def test_an_error_from_a_signal_is_not_taken_for_the_policys(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """It went on as if the policy had failed to learn that round, and chose otherwise than others."""
+    with kb.Agent.open(tmp_path / "J", Choosy(arms=2)) as agent:
+        for reward in (1.0, 2.0, 3.0):
+            agent.update(agent.select(), reward)
+        expected = agent.memory
+    right, when = getattr(Choosy, method), [2]
+
+    def ring(number: int, frame: object) -> None:
+        raise Alarm
+
+    def interrupted(self: object, memory: Any, *arguments: Any) -> Any:
+        if memory["pulls"].sum() in when:
+            when.clear()
+            memory["seen"] += 7
+            signal.raise_signal(signal.SIGUSR1)
+        return right(self, memory, *arguments)
+
+    before = signal.signal(signal.SIGUSR1, ring)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(Choosy, method, interrupted)
+            with pytest.raises(Alarm):
+                kb.Agent.open(tmp_path / "J")
+        with kb.Agent.open(tmp_path / "J") as agent, monkeypatch.context() as patch:
+            assert agent.memory == expected
+            patch.setattr(Choosy, method, interrupted)
+            when.append(4)  # once more, in a call of an agent that is open
+            with pytest.raises(Alarm):
+                agent.update(agent.select(), 4.0)
+            assert agent.rounds == 4
+            expected = agent.memory
+        with kb.Agent.open(tmp_path / "J") as agent:
+            assert agent.memory == expected
+            assert (agent.memory["seen"], agent.memory["total"].sum()) == (4, 10.0)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unskipping(Policy):
+    """A kernel that raises an error of its own where a reward never came, or is negative."""
+
+    arms: int
+
+    def fields(self) -> Any:
+        return [("total", "f8", (self.arms,))]
+
+
+@jit
+def _total(memory: Any, arm: Any, key: Any, round: Any) -> Any:
+    return memory.total[arm], 0.0, memory.total[arm]
+
+
+@jit
+def _refuse_negative(memory: Any, arm: Any, reward: Any) -> None:
+    memory.total[arm] += reward
+    if reward < 0:
+        raise ValueError("negative")
+
+
+@jit
+def _refuse_gap(memory: Any, arm: Any) -> None:
+    memory.total[arm] += 1.0
+    if memory.total[arm] > 1.5:  # not when it is tried out on a fresh memory
+        raise ValueError("never came")
+
+
+register_kernel("Unskipping", _total, _refuse_negative, _refuse_gap)
+
+
+def test_a_kernel_that_raises_does_not_shut_the_journal(tmp_path: Any) -> None:
+    """After `skip` had failed nobody could open it."""
+    with kb.Agent.open(tmp_path / "J", Unskipping(arms=2)) as agent:
+        for place in range(9):
+            ticket = agent.ask()
+            if place % 3 == 1:
+                with pytest.raises(ValueError, match="never came"):
+                    agent.expire(ticket)
+            else:
+                with contextlib.suppress(ValueError):
+                    agent.tell(ticket, 1.0 - place % 3)
+        assert (agent.rounds, agent.memory["pulls"].sum(), agent.memory["total"].sum()) == (9, 6, 3.0)
+        expected = agent.memory
+    with kb.Agent.open(tmp_path / "J") as agent:
+        assert (agent.rounds, agent.memory) == (9, expected)

@@ -10,7 +10,7 @@ from pathlib import Path
 from kalmanbandits.agent import database
 from kalmanbandits.agent.history import Keep
 from kalmanbandits.agent.play import Play
-from kalmanbandits.agent.records import EVENT, packed
+from kalmanbandits.agent.records import EVENT, MOST, packed
 from kalmanbandits.errors import FileFormatError, shown
 
 LONG = 20_000  # events after which a snapshot pays: read back in some 0.1 s
@@ -61,6 +61,10 @@ class Snapshots:
         if self.keep is False:
             db.execute(what, bounds)
         elif isinstance(self.keep, timedelta):
-            db.execute(f"{what} AND time < ?", (*bounds, play.time - self.keep.total_seconds()))
+            # As in `history`: a time that is further ahead is not believed. No gap may be left among them.
+            now, span = play.time, self.keep.total_seconds()
+            fresh = "SELECT id FROM event WHERE time BETWEEN ? AND ? ORDER BY id LIMIT 1"
+            old = f"SELECT max(id) FROM event WHERE time < ? AND id < coalesce(({fresh}), {MOST})"
+            db.execute(f"{what} AND id <= ({old})", (*bounds, now, now - span, now + span))
         elif type(self.keep) is int:
             db.execute(f"{what} AND round <= ?", (*bounds, play.begun - self.keep))
