@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import kalmanbandits as kb
+from kalmanbandits.agent import snapshots
 from kalmanbandits.compilation import jit
 from kalmanbandits.errors import InvalidArgument, InvalidType
 from kalmanbandits.policies import Policy, register_kernel
@@ -184,16 +186,16 @@ class Alarm(Exception):
     """What a signal's handler raises."""
 
 
-@pytest.mark.parametrize("method", ["update", "select"])
+@pytest.mark.parametrize(("method", "pulls"), [("update", 2), ("select", 2), ("select", 0)])
 def test_an_error_from_a_signal_is_not_taken_for_the_policys(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, method: str
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, method: str, pulls: int
 ) -> None:
     """It went on as if the policy had failed to learn that round, and chose otherwise than others."""
     with kb.Agent.open(tmp_path / "J", Choosy(arms=2)) as agent:
         for reward in (1.0, 2.0, 3.0):
             agent.update(agent.select(), reward)
         expected = agent.memory
-    right, when = getattr(Choosy, method), [2]
+    right, when = getattr(Choosy, method), [pulls]
 
     def ring(number: int, frame: object) -> None:
         raise Alarm
@@ -273,3 +275,76 @@ def test_a_kernel_that_raises_does_not_shut_the_journal(tmp_path: Any) -> None:
         expected = agent.memory
     with kb.Agent.open(tmp_path / "J") as agent:
         assert (agent.rounds, agent.memory) == (9, expected)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spoiler(kb.PlainPolicy):
+    """Writes into its memory what could not be read again."""
+
+    arms: int
+    what: str
+
+    def fields(self) -> Any:
+        return [("mean", "f8")]
+
+    def select(self, memory: Any) -> int:
+        return 0
+
+    def update(self, memory: Any, arm: int, reward: float) -> None:
+        if self.what == "NaN":
+            memory["mean"] = np.nan
+        else:
+            memory["pulls"] += 1
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("NaN", r"Spoiler cannot be saved: memory\['mean'\] must hold numbers, got NaN"),
+        ("pulls", r"Spoiler cannot be saved: memory\['pulls'\] must be left as the library counts it"),
+    ],
+)
+def test_a_memory_that_could_not_be_read_again_is_not_written(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, what: str, message: str
+) -> None:
+    """After the first snapshot nobody could open the journal any more, nor load what was saved."""
+    monkeypatch.setattr(snapshots, "LONG", 2)
+    with kb.Agent.open(tmp_path / "J", Spoiler(arms=2, what=what)) as agent:
+        for _ in range(5):
+            agent.update(agent.select(), 1.0)
+        (tmp_path / "saved").write_bytes(b"as before")
+        for refused in (lambda: agent.save(tmp_path / "saved"), lambda: copy.copy(agent)):
+            with pytest.raises(InvalidArgument, match=message):
+                refused()
+        assert (tmp_path / "saved").read_bytes() == b"as before"
+    assert "no snapshot is taken: Spoiler cannot be saved" in caplog.text
+    with kb.Agent.open(tmp_path / "J") as agent:
+        assert agent.rounds == 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Short(Policy):
+    """Its score is a pair."""
+
+    arms: int
+
+
+@jit
+def _pair(memory: Any, arm: Any, key: Any, round: Any) -> Any:
+    return 0.0, 1.0
+
+
+@jit
+def _nothing(memory: Any, arm: Any, reward: Any) -> None:
+    pass
+
+
+register_kernel("Short", _pair, _nothing)
+
+
+def test_a_kernel_that_returns_something_else() -> None:
+    """It gave a page of the compiler's, about our code."""
+    with pytest.raises(
+        InvalidArgument, match=r"score of the kernel 'Short' must return \(prediction, uncertainty, index\)"
+    ):
+        kb.Agent(Short(arms=2)).select()

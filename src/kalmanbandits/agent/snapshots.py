@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Mapping
 from datetime import timedelta
@@ -11,7 +12,9 @@ from kalmanbandits.agent import database
 from kalmanbandits.agent.history import Keep
 from kalmanbandits.agent.play import Play
 from kalmanbandits.agent.records import EVENT, MOST, packed
-from kalmanbandits.errors import FileFormatError, shown
+from kalmanbandits.errors import FileFormatError, InvalidArgument, JournalError, shown
+
+log = logging.getLogger("kalmanbandits")
 
 LONG = 20_000  # events after which a snapshot pays: read back in some 0.1 s
 LONG_WORK = 1.0  # seconds of it since the last snapshot: following the events would take as long
@@ -34,7 +37,12 @@ class Snapshots:
         """Write one, in a transaction that others wait for."""
         self.newest = max(self.newest, database.newest_snapshot(db))  # another process's, perhaps
         if self.due(play, last):
-            database.write_snapshot(db, last, packed(play, last))
+            try:
+                agent = packed(play, last)
+            except InvalidArgument as error:  # by a policy of somebody's own: events alone do as well
+                log.warning("no snapshot is taken: %s", error)
+                raise JournalError(str(error)) from error
+            database.write_snapshot(db, last, agent)
             self._forget(db, play, last)
 
     def check(self, path: Path, position: Mapping[str, object]) -> None:
