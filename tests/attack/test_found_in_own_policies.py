@@ -348,3 +348,18 @@ def test_a_kernel_that_returns_something_else() -> None:
         InvalidArgument, match=r"score of the kernel 'Short' must return \(prediction, uncertainty, index\)"
     ):
         kb.Agent(Short(arms=2)).select()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Busy(Spoiler):
+    """Its long work is a number."""
+
+    def background_work(self, memory: Any) -> Any:
+        return 5
+
+
+def test_background_work_that_is_none() -> None:
+    with pytest.raises(
+        InvalidType, match="background_work of Busy must return a BackgroundWork or None, got 5"
+    ):
+        kb.Agent(Busy(arms=2, what=""))

@@ -96,11 +96,18 @@ def packed(play: Play, event: int | None = None) -> bytes:
         position["rails"] = play.rails.to_dict()
     if play.clip is not None:
         position["recent"] = play.clip.recent
-    if play.history is None:
-        return saving.pack(play.policy, play.memory, position)
-    keep = play.history.keep
-    position["history"] = {"seconds": keep.total_seconds()} if isinstance(keep, timedelta) else keep
-    return saving.pack(play.policy, play.memory, position, play.history.rows)
+    rows = None
+    if play.history is not None:
+        keep, rows = play.history.keep, play.history.rows
+        position["history"] = {"seconds": keep.total_seconds()} if isinstance(keep, timedelta) else keep
+    content = saving.pack(play.policy, play.memory, position, rows)
+    if not is_ours(type(play.policy)):
+        try:
+            saving.read(content)
+        except FileFormatError as error:
+            name = type(play.policy).__name__
+            raise InvalidArgument(f"{name} cannot be saved, since nobody could read it: {error}") from error
+    return content
 
 
 def _check_own(play: Play) -> None:
@@ -108,7 +115,7 @@ def _check_own(play: Play) -> None:
     name, pulls = type(play.policy).__name__, play.memory["pulls"][0]
     try:
         play.policy.check_memory(play.memory)
-    except InvalidArgument as error:
+    except (InvalidArgument, AttributeError, TypeError, ValueError) as error:  # by its `ranges`, say
         fault = str(error).removesuffix(" (the record is damaged)")
         raise InvalidArgument(
             f"{name} cannot be saved: {fault} (mend what its functions write there)"

@@ -32,7 +32,7 @@ LISTS: dict[str, Any] = {
 log = logging.getLogger("kalmanbandits")
 
 
-def check_settings(path: Path, settings: dict[str, Any]) -> tuple[int, int]:
+def check_jobs(path: Path, settings: dict[str, Any]) -> tuple[int, int]:
     """The least and the largest number of jobs, which are taken out; what else has numbers must make sense.
 
     dask-jobqueue would write nonsense into the script of a job, for the queueing system to object to.

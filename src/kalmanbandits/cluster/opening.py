@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kalmanbandits.cluster.jobs import check_settings, noting_refusals
+from kalmanbandits.cluster.jobs import check_jobs, noting_refusals
 from kalmanbandits.cluster.worker_pool import MOST_KILLED
 from kalmanbandits.durability import read_regular
 from kalmanbandits.errors import ClusterError, InvalidArgument, InvalidType, nearest, shown
@@ -185,7 +185,7 @@ def _queued(path: Path) -> Cluster:
             "(start from one where jobs are submitted)"
         )
     _check_names(path, kind, settings)
-    least, most = check_settings(path, settings)
+    least, most = check_jobs(path, settings)
     options = settings.setdefault("scheduler_options", {})
     if isinstance(options, dict):
         options.setdefault("dashboard_address", ":0")
