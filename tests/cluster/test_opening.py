@@ -54,6 +54,10 @@ def sbatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("slurm: {cores: 1, memory: 1GB, jobs: {minimum: 3, maximum: 2}}", "jobs must be at least 3, got 2"),
         ("slurm: {cores: 1, memory: 1GB, walltime: 10:00:00}", "walltime must be text .* got 36000"),
         ("slurm: {cores: 1, memory: 1GB, job_extra_directives: 3}", "job_extra_directives must be a list"),
+        (
+            "slurm: {cores: 1, memory: 1GB, n_workers: 3}",
+            "must hold settings of SLURMCluster, got 'n_workers'",
+        ),
         ("slurm: {cores: 1, memory: 1GB, queue: [a]}", r"queue must be a text or a number, got \['a'\]"),
         ("slurm: {cores: 1, memory: 1GB, scheduler_options: 3}", "scheduler_options must be a table"),
     ],

@@ -34,6 +34,13 @@ SETTINGS = {
     "distributed.scheduler.allowed-failures": MOST_KILLED,
     "distributed.worker.profile.enabled": False,
 }
+OURS = {
+    "self",
+    "n_workers",
+    "job_cls",
+    "asynchronous",
+    "loop",
+}  # not for a file to say: `jobs` has the number
 # The systems that dask-jobqueue knows, by the name of its class.
 SYSTEMS = {
     "slurm": "SLURMCluster",
@@ -207,6 +214,7 @@ def _check_names(path: Path, kind: Any, settings: dict[str, object]) -> None:
 
     made_by = [base.__init__ for base in (*kind.__mro__, *kind.job_cls.__mro__) if base is not object]
     known = {"jobs"} | {name for each in made_by for name in inspect.signature(each).parameters}
+    known -= OURS
     for key in settings:
         if key not in known:
             raise InvalidArgument(
