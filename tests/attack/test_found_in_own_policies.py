@@ -40,6 +40,12 @@ def test_numbers_that_cannot_be_compiled(kind: str) -> None:
         kb.Agent(Listed(arms=2, listed=[("x", kind)]))
 
 
+def test_an_array_of_truths() -> None:
+    """The compiler said that it has no attribute bitwidth."""
+    with pytest.raises(InvalidType, match=r"fields\(\) must list numbers, got bool for 'x'"):
+        kb.Agent(Listed(arms=2, listed=[("x", "?", (2,))]))
+
+
 @pytest.mark.parametrize("name", ["pulls", "PlainPolicy", "x"])
 def test_a_name_twice(name: str) -> None:
     with pytest.raises(InvalidArgument, match=f"must have names of their own, got '{name}' twice"):
