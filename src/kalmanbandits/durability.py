@@ -17,6 +17,8 @@ import sys
 import time
 from pathlib import Path
 
+from kalmanbandits.errors import StoreRefused
+
 if sys.platform == "win32":
     import msvcrt
 else:
@@ -107,6 +109,13 @@ def write_through(temporary: Path, path: Path, content: bytes) -> None:
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
     flush_folder(path.parent)  # the directory entry too
+
+
+def refuse_file(folder: Path) -> None:
+    """Refuse the place of a folder where something else is."""
+    if os.path.lexists(folder) and not folder.is_dir():
+        what = "a file" if folder.exists() else "a link that leads nowhere"
+        raise StoreRefused(f"{folder} must be a folder, got {what} (give another place)")
 
 
 def flush_folder(folder: Path) -> None:

@@ -108,9 +108,19 @@ def read(source: Target | bytes) -> Saved:
     except FileFormatError:
         raise
     except Exception as error:  # whatever a foreign or damaged file may cause on its way through the readers
+        if isinstance(source, bytes) and _is_sound(source):
+            raise  # it came from elsewhere, such as the handler of a signal
         raise FileFormatError(
             f"{name} is cut short, damaged, or not a saved agent: {error!s:.300}"
         ) from error
+
+
+def _is_sound(content: bytes) -> bool:
+    try:
+        _read("the agent", io.BytesIO(content))
+    except Exception:
+        return False
+    return True
 
 
 def _read(path: Any, file: Any) -> Saved:

@@ -322,3 +322,16 @@ def test_a_wal_that_is_larger_than_the_memory(journal: Path) -> None:
     os.truncate(wal, 1 << 42)
     with pytest.raises(FileFormatError, match="-wal is damaged at byte 0"):
         kb.Agent.open(journal)
+
+
+def test_a_disk_without_room_for_an_index_is_called_full(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """SQLite says "disk I/O error" of it."""
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_SHMSIZE
+    assert "full" not in str(database.translated(tmp_path, "cannot be read", error))
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(9, 9, 0))
+    assert "(the disk is full: 0 bytes are free)" in str(
+        database.translated(tmp_path, "cannot be read", error)
+    )

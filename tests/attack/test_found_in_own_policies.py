@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 
 import kalmanbandits as kb
+from kalmanbandits.agent import snapshots
 from kalmanbandits.compilation import jit
 from kalmanbandits.errors import InvalidArgument, InvalidType
 from kalmanbandits.policies import Policy, register_kernel
@@ -35,6 +38,12 @@ class Listed(kb.PlainPolicy):
 def test_numbers_that_cannot_be_compiled(kind: str) -> None:
     with pytest.raises(InvalidType, match=r"fields\(\) must list numbers, got .* for 'x' .*'f8', 'i8'"):
         kb.Agent(Listed(arms=2, listed=[("x", kind)]))
+
+
+def test_an_array_of_truths() -> None:
+    """The compiler said that it has no attribute bitwidth."""
+    with pytest.raises(InvalidType, match=r"fields\(\) must list numbers, got bool for 'x'"):
+        kb.Agent(Listed(arms=2, listed=[("x", "?", (2,))]))
 
 
 @pytest.mark.parametrize("name", ["pulls", "PlainPolicy", "x"])
@@ -177,3 +186,186 @@ def test_an_agent_that_a_signal_handler_holds_says_nothing_when_the_interpreter_
     assert (run.returncode, run.stderr) == (0, "")
     with kb.Agent.open(tmp_path / "J") as agent:
         assert len(agent.open_tickets) == 1
+
+
+class Alarm(Exception):
+    """What a signal's handler raises."""
+
+
+@pytest.mark.parametrize(("method", "pulls"), [("update", 2), ("select", 2), ("select", 0)])
+def test_an_error_from_a_signal_is_not_taken_for_the_policys(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, method: str, pulls: int
+) -> None:
+    """It went on as if the policy had failed to learn that round, and chose otherwise than others."""
+    with kb.Agent.open(tmp_path / "J", Choosy(arms=2)) as agent:
+        for reward in (1.0, 2.0, 3.0):
+            agent.update(agent.select(), reward)
+        expected = agent.memory
+    right, when = getattr(Choosy, method), [pulls]
+
+    def ring(number: int, frame: object) -> None:
+        raise Alarm
+
+    def interrupted(self: object, memory: Any, *arguments: Any) -> Any:
+        if memory["pulls"].sum() in when:
+            when.clear()
+            memory["seen"] += 7
+            signal.raise_signal(signal.SIGUSR1)
+        return right(self, memory, *arguments)
+
+    before = signal.signal(signal.SIGUSR1, ring)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(Choosy, method, interrupted)
+            with pytest.raises(Alarm):
+                kb.Agent.open(tmp_path / "J")
+        with kb.Agent.open(tmp_path / "J") as agent, monkeypatch.context() as patch:
+            assert agent.memory == expected
+            patch.setattr(Choosy, method, interrupted)
+            when.append(4)  # once more, in a call of an agent that is open
+            with pytest.raises(Alarm):
+                agent.update(agent.select(), 4.0)
+            assert agent.rounds == 4
+            expected = agent.memory
+        with kb.Agent.open(tmp_path / "J") as agent:
+            assert agent.memory == expected
+            assert (agent.memory["seen"], agent.memory["total"].sum()) == (4, 10.0)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unskipping(Policy):
+    """A kernel that raises an error of its own where a reward never came, or is negative."""
+
+    arms: int
+
+    def fields(self) -> Any:
+        return [("total", "f8", (self.arms,))]
+
+
+@jit
+def _total(memory: Any, arm: Any, key: Any, round: Any) -> Any:
+    return memory.total[arm], 0.0, memory.total[arm]
+
+
+@jit
+def _refuse_negative(memory: Any, arm: Any, reward: Any) -> None:
+    memory.total[arm] += reward
+    if reward < 0:
+        raise ValueError("negative")
+
+
+@jit
+def _refuse_gap(memory: Any, arm: Any) -> None:
+    memory.total[arm] += 1.0
+    if memory.total[arm] > 1.5:  # not when it is tried out on a fresh memory
+        raise ValueError("never came")
+
+
+register_kernel("Unskipping", _total, _refuse_negative, _refuse_gap)
+
+
+def test_a_kernel_that_raises_does_not_shut_the_journal(tmp_path: Any) -> None:
+    """After `skip` had failed nobody could open it."""
+    with kb.Agent.open(tmp_path / "J", Unskipping(arms=2)) as agent:
+        for place in range(9):
+            ticket = agent.ask()
+            if place % 3 == 1:
+                with pytest.raises(ValueError, match="never came"):
+                    agent.expire(ticket)
+            else:
+                with contextlib.suppress(ValueError):
+                    agent.tell(ticket, 1.0 - place % 3)
+        assert (agent.rounds, agent.memory["pulls"].sum(), agent.memory["total"].sum()) == (9, 6, 3.0)
+        expected = agent.memory
+    with kb.Agent.open(tmp_path / "J") as agent:
+        assert (agent.rounds, agent.memory) == (9, expected)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spoiler(kb.PlainPolicy):
+    """Writes into its memory what could not be read again."""
+
+    arms: int
+    what: str
+
+    def fields(self) -> Any:
+        return [("mean", "f8")]
+
+    def select(self, memory: Any) -> int:
+        return 0
+
+    def update(self, memory: Any, arm: int, reward: float) -> None:
+        if self.what == "NaN":
+            memory["mean"] = np.nan
+        else:
+            memory["pulls"] += 1
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("NaN", r"Spoiler cannot be saved: memory\['mean'\] must hold numbers, got NaN"),
+        ("pulls", r"Spoiler cannot be saved: memory\['pulls'\] must be left as the library counts it"),
+    ],
+)
+def test_a_memory_that_could_not_be_read_again_is_not_written(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, what: str, message: str
+) -> None:
+    """After the first snapshot nobody could open the journal any more, nor load what was saved."""
+    monkeypatch.setattr(snapshots, "LONG", 2)
+    with kb.Agent.open(tmp_path / "J", Spoiler(arms=2, what=what)) as agent:
+        for _ in range(5):
+            agent.update(agent.select(), 1.0)
+        (tmp_path / "saved").write_bytes(b"as before")
+        for refused in (lambda: agent.save(tmp_path / "saved"), lambda: copy.copy(agent)):
+            with pytest.raises(InvalidArgument, match=message):
+                refused()
+        assert (tmp_path / "saved").read_bytes() == b"as before"
+    assert "no snapshot is taken: Spoiler cannot be saved" in caplog.text
+    with kb.Agent.open(tmp_path / "J") as agent:
+        assert agent.rounds == 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Short(Policy):
+    """Its score is a pair."""
+
+    arms: int
+
+
+@jit
+def _pair(memory: Any, arm: Any, key: Any, round: Any) -> Any:
+    return 0.0, 1.0
+
+
+@jit
+def _nothing(memory: Any, arm: Any, reward: Any) -> None:
+    pass
+
+
+register_kernel("Short", _pair, _nothing)
+
+
+def test_a_kernel_that_returns_something_else() -> None:
+    """It gave a page of the compiler's, about our code."""
+    with pytest.raises(
+        InvalidArgument, match=r"score of the kernel 'Short' must return \(prediction, uncertainty, index\)"
+    ):
+        kb.Agent(Short(arms=2)).select()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Busy(Spoiler):
+    """Its long work is a number."""
+
+    def background_work(self, memory: Any) -> Any:
+        return 5
+
+
+def test_background_work_that_is_none() -> None:
+    with pytest.raises(
+        InvalidType, match="background_work of Busy must return a BackgroundWork or None, got 5"
+    ):
+        kb.Agent(Busy(arms=2, what=""))

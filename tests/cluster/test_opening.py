@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("distributed")
 
+import kalmanbandits as kb
 from kalmanbandits.cluster import open_cluster, worker
 from kalmanbandits.durability import network_file_system
 from kalmanbandits.errors import ClusterError, InvalidArgument, InvalidType
@@ -38,6 +39,27 @@ def sbatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("slurm: {cores: 1, memory: 1GB, jobs: many}", "jobs must be an integer, got 'many'"),
         ("slurm: {cores: 1, memory: 1GB, colour: red}", "must hold settings of SLURMCluster, got 'colour'"),
         ("jobqueue: {slurm: {memory: 1GB}}", "must say cores of a job"),
+        ("slurm: {cores: -1, memory: 1GB}", r"cores must be at least 1, got -1 \(in .*slurm.yaml"),
+        ("slurm: {cores: 0, memory: 1GB}", "cores must be at least 1, got 0"),
+        ("slurm: {cores: two, memory: 1GB}", "cores must be an integer, got 'two'"),
+        ("slurm: {cores: [1], memory: 1GB}", r"cores must be an integer, got \[1\]"),
+        ("slurm: {cores: .nan, memory: 1GB}", "cores must be an integer, got nan"),
+        ("slurm: {cores: 1000000000000, memory: 1GB}", "cores must be below"),
+        ("slurm: {cores: 1, processes: 0, memory: 1GB}", "processes must be at least 1"),
+        ("slurm: {cores: 1, memory: much}", "memory must be a size such as 16GB, got 'much'"),
+        ("slurm: {cores: 1, memory: -1GB}", "memory must be positive"),
+        ("slurm: {cores: 1, memory: .inf}", "memory must be finite"),
+        ("slurm: {cores: 1, memory: [1]}", "memory must be a number"),
+        ("slurm: {cores: 1, memory: 1GB, jobs: 1000000}", "jobs must be below 10001"),
+        ("slurm: {cores: 1, memory: 1GB, jobs: {minimum: 3, maximum: 2}}", "jobs must be at least 3, got 2"),
+        ("slurm: {cores: 1, memory: 1GB, walltime: 10:00:00}", "walltime must be text .* got 36000"),
+        ("slurm: {cores: 1, memory: 1GB, job_extra_directives: 3}", "job_extra_directives must be a list"),
+        (
+            "slurm: {cores: 1, memory: 1GB, n_workers: 3}",
+            "must hold settings of SLURMCluster, got 'n_workers'",
+        ),
+        ("slurm: {cores: 1, memory: 1GB, queue: [a]}", r"queue must be a text or a number, got \['a'\]"),
+        ("slurm: {cores: 1, memory: 1GB, scheduler_options: 3}", "scheduler_options must be a table"),
     ],
 )
 @pytest.mark.usefixtures("sbatch")
@@ -46,6 +68,19 @@ def test_settings_that_cannot_be_used(text: str, message: str, tmp_path: Path) -
     path.write_text(text)
     with pytest.raises(InvalidArgument, match=message), open_cluster(str(path)):
         pass
+
+
+@pytest.mark.usefixtures("sbatch")
+def test_jobs_that_the_queueing_system_refuses(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Dask logged a traceback for each, and waited for ever."""
+    (tmp_path / "slurm.yaml").write_text("slurm: {cores: 1, memory: 1GB, jobs: 2}")
+    table = kb.systems.Replay([[1.0, 2.0], [2.0, 1.0], [1.0, 1.0]])
+    with (
+        open_cluster(str(tmp_path / "slurm.yaml")) as client,
+        pytest.raises(ClusterError, match=r"no job could be submitted: .* Exit code: 1 Command: sbatch"),
+    ):
+        kb.backtesting.backtest(table, {"UCB": kb.UCB(arms=2)}, client=client)
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_a_machine_where_no_jobs_are_submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -202,6 +202,22 @@ def test_other_runs_of_the_same_study_are_joined(tmp_path: Path) -> None:
     same_numbers(run_study(merged.study, tmp_path / "b"), run_study(runs(0, 15), tmp_path / "fifteen"))
 
 
+def test_a_store_that_was_not_named_is_not_merged_into(tmp_path: Path) -> None:
+    """It grew by what was merged, without a word."""
+    run_study(runs(0, 2), tmp_path / "a")
+    run_study(runs(2, 2), tmp_path / "b")
+    run_study(runs(4, 3), tmp_path / "other")
+    before, folders = contents(tmp_path / "other"), [tmp_path / "a", tmp_path / "b"]
+    with pytest.raises(StoreRefused, match=r"out must be a new folder, .*other, which holds other results"):
+        merge_stores(folders, tmp_path / "other")
+    assert contents(tmp_path / "other") == before
+    merged = merge_stores(folders, tmp_path / "all")
+    chunk = next(path for path in sorted((tmp_path / "all").rglob("*")) if path.parent.name == "c")
+    chunk.unlink()  # as if the merge had been broken off
+    same_numbers(merge_stores(folders, tmp_path / "all"), merged)
+    same_numbers(merge_stores(folders, tmp_path / "b"), merged)
+
+
 def test_what_cannot_be_joined_is_refused_by_name(tmp_path: Path) -> None:
     def made(name: str, study: Study, **options: Any) -> Path:
         run_study(study, tmp_path / name, **options)

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from kalmanbandits.errors import InvalidType, shown
 from kalmanbandits.policies.spec import BackgroundWork, Memory, Policy, Spec
 
 
@@ -33,6 +34,11 @@ class Background:
             return None
         noted = memory.copy()
         begun = policy.background_work(noted)
+        if not isinstance(begun, BackgroundWork | None):
+            raise InvalidType(
+                f"background_work of {type(policy).__name__} must return a BackgroundWork or None, "
+                f"got {shown(begun)}"
+            )
         memory[...] = noted
         self.job = None if begun is None else _Job(begun.work)
         return begun

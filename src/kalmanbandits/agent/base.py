@@ -7,7 +7,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from datetime import timedelta
 from functools import partial
+from math import inf
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -70,7 +72,7 @@ class AgentBase:
     @property
     def open_tickets(self) -> tuple[Ticket, ...]:
         """The pending choices of `ask`, oldest first."""
-        return self._look(lambda play: calls.open_tickets(play, _time_after(play)))
+        return self._look(lambda play: calls.open_tickets(play, self._time_after(play)))
 
     @property
     def retired(self) -> tuple[Any, ...]:
@@ -211,12 +213,26 @@ class AgentBase:
         """Put the events of one call into the journal, if there is one, and play them; the call's answer."""
         play = self._play
         record = play.play_all if self._journal is None else self._journal.write
-        now = _time_after(play)
+        now = self._time_after(play)
         if play.ticket_timeout is not None:
-            record(calls.expire_old(play, now, play.ticket_timeout))
+            record(calls.expire_old(play, now, play.ticket_timeout, call is calls.ask))
         happened, answer = call(play, now, *arguments)
         record(happened)
         return answer
+
+    def _time_after(self, play: Play) -> float:
+        """The time, at most what is read again. It does not go back, unless something waits for it to pass:
+
+        where the clock has been further ahead than tickets live, or rounds are kept, it is believed again.
+        """
+        now, last, wait = min(time.time(), LATEST), play.time, play.ticket_timeout
+        if now >= last or last != last:
+            return now
+        if wait is None:
+            recorder = play.history if self._journal is None else self._journal
+            keep = None if recorder is None else recorder.keep
+            wait = keep.total_seconds() if isinstance(keep, timedelta) else inf
+        return last if last <= now + wait else now
 
     def _play_table(self, replay: Replay, once: bool) -> bool:
         """Every row of a table, or none; whether they were played."""
@@ -227,13 +243,13 @@ class AgentBase:
         if journal is None:
             play = play.copy()
             for rewards, offered in rows:
-                for event in calls.row(play, _time_after(play), rewards, offered):
+                for event in calls.row(play, self._time_after(play), rewards, offered):
                     play.apply(event)
             self._play = play
             return True
         try:
             for rewards, offered in rows:
-                journal.write(calls.row(play, _time_after(play), rewards, offered))
+                journal.write(calls.row(play, self._time_after(play), rewards, offered))
         except BaseException:
             journal.abandon("warm_start was interrupted")
             raise
@@ -279,12 +295,6 @@ class _Lost:
 
     def __exit__(self, *_: object) -> None:
         self.release()
-
-
-def _time_after(play: Play) -> float:
-    """The time, which never goes back, nor beyond what is read again."""
-    now, last = time.time(), play.time
-    return last if now < last else now if now < LATEST else LATEST
 
 
 def _unpickled(cls: type[AgentBase], content: bytes) -> AgentBase:

@@ -72,11 +72,13 @@ def expire(play: Play, now: float, ticket: Ticket | int) -> Answer:
     return [Event(events.EXPIRED, checks.open_ticket(play, ticket), 0, now)], None
 
 
-def expire_old(play: Play, now: float, timeout: float) -> list[Event]:
-    """Close those that were asked for too long ago."""
+def expire_old(play: Play, now: float, timeout: float, asked: bool = False) -> list[Event]:
+    """Close those that were asked for too long ago; room may be needed for one that is `asked` for now."""
     if not play.waiting:
         return []
-    return [Event(events.EXPIRED, number, 0, now) for number in play.pending.open(play.rounds, now - timeout)]
+    full = asked and play.pending.newest - play.rounds >= play.max_open
+    overdue = play.pending.overdue(play.rounds, now, timeout, full)
+    return [Event(events.EXPIRED, number, 0, now) for number in overdue]
 
 
 def open_tickets(play: Play, now: float) -> tuple[Ticket, ...]:

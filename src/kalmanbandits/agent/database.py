@@ -15,6 +15,7 @@ import errno
 import json
 import os
 import secrets
+import shutil
 import sqlite3
 import struct
 import time
@@ -44,6 +45,7 @@ PATIENCE = 30.0  # seconds for other processes to finish what they write
 FACTS = ("format", "id", "founded", "version")  # that a journal says of itself
 MOST = 2**62  # events
 NO_ROOM = 10**9  # bytes of a snapshot that SQLite refuses
+NEARLY_FULL = 64 * 1024  # bytes that are free; the index of a -wal file has 32 KiB
 
 CODES = {word: kind for kind, word in KINDS.items()}
 CHECKED = struct.Struct("<qqqddd")
@@ -266,7 +268,12 @@ def translated(path: object, what: str, error: sqlite3.Error) -> JournalError | 
     unreadable = not code and "decode" in str(error)  # a text that is not UTF-8, says Python and not SQLite
     if code in DAMAGED or unreadable:
         return FileFormatError(f"{path} is damaged: {error} (bring it back from a copy)")
-    found = JournalError(f"the journal at {path} {what}: {error}")
+    hint = ""
+    if code == sqlite3.SQLITE_IOERR:  # so SQLite says it where there is no room for its index
+        with contextlib.suppress(OSError, TypeError):
+            free = shutil.disk_usage(path).free  # type: ignore[arg-type]  # a path, as far as anybody knows
+            hint = f" (the disk is full: {free} bytes are free)" if free < NEARLY_FULL else ""
+    found = JournalError(f"the journal at {path} {what}: {error}{hint}")
     found.errno = NUMBERS.get(code, errno.EIO)
     return found
 

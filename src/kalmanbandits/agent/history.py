@@ -25,6 +25,8 @@ ROW = np.dtype(
     ]
 )
 Rows = np.ndarray[Any, np.dtype[np.void]]  # of type ROW
+LONGEST = 1e11  # seconds, some three thousand years: NumPy's microseconds must hold it twice
+KEPT = "the seconds for which rounds are kept: history=True keeps all of them"
 Keep = bool | int | timedelta  # which rounds a history keeps: all, none, so many, those of a time
 
 
@@ -127,10 +129,22 @@ class Recorder:
             if first <= place < end:  # else it was cut off while it was open
                 rows["reward"][place] = value if kind == REWARDED else np.nan
                 rows["closed"][place] = moment(time)
-        oldest = oldest_kept(self.keep, time)
-        while oldest is not None and first < end and rows["chosen"][first] < oldest:
-            first += 1
+        if isinstance(self.keep, timedelta) and time == time:
+            first += _outdated(rows["chosen"][first:end], moment(time), np.timedelta64(self.keep))
         self._held = rows, first, end, newest
+
+
+def _outdated(chosen: Any, now: np.datetime64, keep: np.timedelta64) -> int:
+    """How many of the first rows were chosen before this time.
+
+    A time that is further ahead than that is not believed: such a row is as old as the one after it.
+    """
+    outdated, place = 0, 0
+    while place < len(chosen) and not now - keep <= chosen[place] <= now + keep:
+        place += 1
+        if chosen[place - 1] < now:
+            outdated = place
+    return outdated
 
 
 def _with_room(held: Rows) -> Rows:
@@ -147,17 +161,12 @@ def moment(time: float) -> np.datetime64:
     return NEVER if np.isnan(time) else np.datetime64(round(time * 1e6), "us")
 
 
-def oldest_kept(keep: Keep, now: float) -> np.datetime64 | None:
-    """The moment before which a history of some time forgets."""
-    return moment(now - keep.total_seconds()) if isinstance(keep, timedelta) else None
-
-
 def check_keep(keep: object) -> Keep:
     """Which rounds a history keeps."""
     if isinstance(keep, (bool, np.bool_)):
         return bool(keep)
     if isinstance(keep, timedelta):
-        positive("history", keep.total_seconds(), "the time for which rounds are kept")
+        positive("history", keep.total_seconds(), KEPT, largest=LONGEST)
         return keep
     try:
         return whole("history", keep, 1)

@@ -42,7 +42,7 @@ class Journal:
     def __init__(self, folder: Path, play: Play, lock: Lock, fsync: bool, keep: Keep, recover: bool) -> None:
         self._play, self._lock = play, lock
         self.connection, self._snapshots = Connection(folder, fsync, recover), Snapshots(keep)
-        self.folder, self.path = folder, self.connection.path
+        self.folder, self.path, self.keep = folder, self.connection.path, keep
         self._last = -1  # the last event that `play` knows
         self._unapplied = False  # events are in the transaction, and `play` has not followed yet
         self._batch: Batch | None = None
@@ -64,7 +64,7 @@ class Journal:
         """How another process opens it alike."""
         return {
             "fsync": self.connection.fsync,
-            "history": self._snapshots.keep,
+            "history": self.keep,
             "max_open": self._play.max_open,
             "ticket_timeout": self._play.ticket_timeout,
         }

@@ -98,15 +98,27 @@ class Pending:
         mask, _, rewards, states, _ = self._rows
         return float(rewards[number & mask]) if states[number & mask] == KNOWN else None
 
-    def open(self, rounds: int, since: float = inf) -> list[int]:
-        """The open rounds that were chosen at this time or before."""
+    def open(self, rounds: int) -> list[int]:
+        """The open rounds."""
+        mask, _, _, states, _ = self._rows
+        numbers = np.arange(rounds + 1, self.newest + 1)
+        return numbers[states[numbers & mask] == OPEN].tolist()  # type: ignore[no-any-return]
+
+    def overdue(self, rounds: int, now: float, timeout: float, full: bool) -> list[int]:
+        """The open rounds that were chosen so long ago.
+
+        A time that is further ahead than that is not believed, for the clock was wrong then: such a round is
+        as old as the one after it. Where there is none after it, it makes room if all is `full`.
+        """
         mask, _, _, states, times = self._rows
         numbers = np.arange(rounds + 1, self.newest + 1)
-        at = numbers & mask
-        found = states[at] == OPEN
-        if since < inf:
-            found &= times[at] <= since
-        return numbers[found].tolist()  # type: ignore[no-any-return]
+        chosen = times[numbers & mask]
+        wrong = chosen > now + timeout
+        if wrong.any():
+            after = np.fmin.accumulate(np.where(wrong, inf, chosen)[::-1])[::-1]
+            after[after == inf] = -inf if full else inf
+            chosen = np.where(wrong, after, chosen)
+        return numbers[(states[numbers & mask] == OPEN) & (chosen <= now - timeout)].tolist()  # type: ignore[no-any-return]
 
     def live(self, rounds: int) -> Memory:
         """The memory that the next choice is made with."""

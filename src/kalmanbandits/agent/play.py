@@ -7,9 +7,10 @@ the same order. So what happened online and what is recovered cannot differ.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from functools import partial
 from math import nan
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,10 +24,11 @@ from kalmanbandits.agent.pending import OPEN, Pending
 from kalmanbandits.agent.rails import Rails
 from kalmanbandits.agent.settings import Settings
 from kalmanbandits.agent.tickets import Ticket
-from kalmanbandits.policies.spec import Memory, Policy
+from kalmanbandits.policies.spec import Memory, Policy, is_ours
 from kalmanbandits.policies.verbs import due_once, learn_once, replay_once, score_once, select_once, skip_once
 from kalmanbandits.streams import stream_key
 
+T = TypeVar("T")
 ALL_OFFERED = (-1, None)
 
 
@@ -58,6 +60,8 @@ class Play:
         self.offered: tuple[int, Any] = ALL_OFFERED  # the last `select` among fewer arms: its round and mask
         self.usable = np.ones(policy.arms, np.bool_)  # not retired
         self.time = nan  # of the last event, in seconds since 1970
+        self.doubting = False  # whether an error of the policy in learning a round is its own: see `follow`
+        self.failed: Exception | None = None  # the last one that is
         self.attended = 0.0  # seconds of long work since the last snapshot
         self.rails = Rails(settings, policy.arms) if settings.guarded else None
         self.clip = None if settings.clip is None else Clip(settings.clip)
@@ -143,15 +147,41 @@ class Play:
         if self.due:
             self.work()
         number = self.rounds + 1
-        if reward is None:
-            more = partial(setattr, self, "gaps", self.gaps + 1)
-            due, _ = at_once(partial(skip_once, self.memory, arm), more)
+        if reward is not None and self.clip is not None:
+            reward = self.clip.take(number, reward)
+        if self.doubting:
+            memory, gaps = self.memory.copy(), self.gaps
+
+            def learn() -> bool:
+                self.memory[...], self.gaps = memory, gaps
+                return self._learn(arm, reward)
+
+            self.due = self._twice(learn)
         else:
-            reward = reward if self.clip is None else self.clip.take(number, reward)
-            due = learn_once(self.memory, arm, reward)
-        self.due = due
+            self.due = self._learn(arm, reward)
         self.open = None
         self.rounds = number
+
+    def _learn(self, arm: int, reward: float | None) -> bool:
+        if reward is not None:
+            return bool(learn_once(self.memory, arm, reward))
+        # First the count, as for pulls: a round that the policy failed to pass over has happened.
+        more = partial(setattr, self, "gaps", self.gaps + 1)
+        return bool(at_once(more, partial(skip_once, self.memory, arm))[-1])
+
+    def _twice(self, step: Callable[[], T]) -> T:
+        """Let the policy's own code run, in a `step` that may be repeated; an error that repeats is `failed`.
+
+        One that does not came from elsewhere, such as the handler of a signal. Nothing may hang on it.
+        """
+        try:
+            return step()
+        except Exception as error:
+            try:
+                step()
+            except type(error):
+                self.failed = error
+            raise
 
     def start(self) -> None:
         """After a reward: let a thread begin the policy's long work, if it is due; without one, do it."""
@@ -168,10 +198,16 @@ class Play:
         if not self.due:
             return
         after = self.memory.copy()
+
+        def attend() -> float:
+            after[...] = self.memory
+            return self.background.attend(self.policy, after)
+
         try:
-            seconds = self.background.attend(self.policy, after)
-        except Exception:  # the policy's own: it need not take the same reward again
-            self.memory[...] = after
+            seconds = self._twice(attend)
+        except Exception as error:
+            if error is self.failed:  # it need not take the same reward again
+                self.memory[...] = after
             raise
         at_once(
             partial(self.memory.__setitem__, ..., after),
@@ -179,7 +215,7 @@ class Play:
             partial(setattr, self.background, "job", None),
         )
         self.attended += seconds
-        self.background.begin(self.policy, self.memory)
+        self._twice(partial(self.background.begin, self.policy, self.memory))
 
     def larger(self) -> tuple[Policy, Memory]:
         """Description and memory with one more arm; refused by policies that cannot have one."""
@@ -256,18 +292,22 @@ class Play:
         """
         step = self.work if event is None else partial(self.apply, event)
         failed = -1  # the round after which the policy failed
-        while True:
-            try:
-                step()
-                return
-            except (MemoryError, OSError):
-                raise
-            except Exception:
-                if failed == self.rounds:
-                    raise
-                failed = self.rounds
-                if event is not None:
-                    self.doing, step = [event], self.resume
+        self.doubting = not is_ours(type(self.policy))  # ours raise nothing
+        try:
+            while True:
+                try:
+                    step()
+                    return
+                except Exception as error:
+                    if error is not self.failed or isinstance(error, (MemoryError, OSError)):
+                        raise
+                    if failed == self.rounds:
+                        raise
+                    failed = self.rounds
+                    if event is not None:
+                        self.doing, step = [event], self.resume
+        finally:
+            self.doubting, self.failed = False, None
 
     def copy(self) -> Play:
         """Another one that goes on from here; there must be no pending rounds."""

@@ -21,8 +21,8 @@ from kalmanbandits.agent.history import Recorder, check_keep, check_rows
 from kalmanbandits.agent.pending import EXPIRED, OPEN
 from kalmanbandits.agent.play import Play
 from kalmanbandits.agent.settings import Settings, check_name, check_timeout
-from kalmanbandits.errors import LARGEST, FileFormatError, InvalidType, real, whole
-from kalmanbandits.policies.spec import Policy, Spec
+from kalmanbandits.errors import LARGEST, FileFormatError, InvalidArgument, InvalidType, real, whole
+from kalmanbandits.policies.spec import Policy, Spec, is_ours
 from kalmanbandits.saving import Saved
 
 MOST = 2**62  # rounds, seeds of streams, and what else is counted
@@ -76,6 +76,8 @@ def check_reward(reward: object, hint: str) -> float:
 def packed(play: Play, event: int | None = None) -> bytes:
     """A save file from which `restore` continues; that of a journal says after which event it was made."""
     play.work()
+    if not is_ours(type(play.policy)):
+        _check_own(play)
     position: dict[str, Any] = {} if event is None else {EVENT: event}
     position |= {
         "seed": play.seed,
@@ -94,11 +96,35 @@ def packed(play: Play, event: int | None = None) -> bytes:
         position["rails"] = play.rails.to_dict()
     if play.clip is not None:
         position["recent"] = play.clip.recent
-    if play.history is None:
-        return saving.pack(play.policy, play.memory, position)
-    keep = play.history.keep
-    position["history"] = {"seconds": keep.total_seconds()} if isinstance(keep, timedelta) else keep
-    return saving.pack(play.policy, play.memory, position, play.history.rows)
+    rows = None
+    if play.history is not None:
+        keep, rows = play.history.keep, play.history.rows
+        position["history"] = {"seconds": keep.total_seconds()} if isinstance(keep, timedelta) else keep
+    content = saving.pack(play.policy, play.memory, position, rows)
+    if not is_ours(type(play.policy)):
+        try:
+            saving.read(content)
+        except FileFormatError as error:
+            name = type(play.policy).__name__
+            raise InvalidArgument(f"{name} cannot be saved, since nobody could read it: {error}") from error
+    return content
+
+
+def _check_own(play: Play) -> None:
+    """Refuse to write what a policy of somebody's own has made of its memory, if nobody could read it."""
+    name, pulls = type(play.policy).__name__, play.memory["pulls"][0]
+    try:
+        play.policy.check_memory(play.memory)
+    except (InvalidArgument, AttributeError, TypeError, ValueError) as error:  # by its `ranges`, say
+        fault = str(error).removesuffix(" (the record is damaged)")
+        raise InvalidArgument(
+            f"{name} cannot be saved: {fault} (mend what its functions write there)"
+        ) from error
+    if play.gaps < 0 or int(pulls.sum()) + play.gaps != play.rounds:
+        raise InvalidArgument(
+            f"{name} cannot be saved: memory['pulls'] must be left as the library counts it, got "
+            f"{pulls.tolist()[:9]} after {play.rounds} rounds, {play.gaps} of them without a reward"
+        )
 
 
 def _pending_round(play: Play, number: int) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Mapping
 from datetime import timedelta
@@ -10,8 +11,10 @@ from pathlib import Path
 from kalmanbandits.agent import database
 from kalmanbandits.agent.history import Keep
 from kalmanbandits.agent.play import Play
-from kalmanbandits.agent.records import EVENT, packed
-from kalmanbandits.errors import FileFormatError, shown
+from kalmanbandits.agent.records import EVENT, MOST, packed
+from kalmanbandits.errors import FileFormatError, InvalidArgument, JournalError, shown
+
+log = logging.getLogger("kalmanbandits")
 
 LONG = 20_000  # events after which a snapshot pays: read back in some 0.1 s
 LONG_WORK = 1.0  # seconds of it since the last snapshot: following the events would take as long
@@ -34,7 +37,12 @@ class Snapshots:
         """Write one, in a transaction that others wait for."""
         self.newest = max(self.newest, database.newest_snapshot(db))  # another process's, perhaps
         if self.due(play, last):
-            database.write_snapshot(db, last, packed(play, last))
+            try:
+                agent = packed(play, last)
+            except InvalidArgument as error:  # by a policy of somebody's own: events alone do as well
+                log.warning("no snapshot is taken: %s", error)
+                raise JournalError(str(error)) from error
+            database.write_snapshot(db, last, agent)
             self._forget(db, play, last)
 
     def check(self, path: Path, position: Mapping[str, object]) -> None:
@@ -61,6 +69,10 @@ class Snapshots:
         if self.keep is False:
             db.execute(what, bounds)
         elif isinstance(self.keep, timedelta):
-            db.execute(f"{what} AND time < ?", (*bounds, play.time - self.keep.total_seconds()))
+            # As in `history`: a time that is further ahead is not believed. No gap may be left among them.
+            now, span = play.time, self.keep.total_seconds()
+            fresh = "SELECT id FROM event WHERE time BETWEEN ? AND ? ORDER BY id LIMIT 1"
+            old = f"SELECT max(id) FROM event WHERE time < ? AND id < coalesce(({fresh}), {MOST})"
+            db.execute(f"{what} AND id <= ({old})", (*bounds, now, now - span, now + span))
         elif type(self.keep) is int:
             db.execute(f"{what} AND round <= ?", (*bounds, play.begun - self.keep))

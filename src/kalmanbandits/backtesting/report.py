@@ -10,7 +10,7 @@ from kalmanbandits.backtesting.deployment import AGENT, Origin, agent_files, is_
 from kalmanbandits.backtesting.following import follow_policy
 from kalmanbandits.backtesting.recommendation import recommend
 from kalmanbandits.backtesting.result import Backtest
-from kalmanbandits.durability import beginning
+from kalmanbandits.durability import beginning, refuse_file
 from kalmanbandits.errors import StoreRefused
 from kalmanbandits.reporting.files import written_together
 from kalmanbandits.statistics.intervals import Interval
@@ -66,6 +66,7 @@ def write_backtest(result: Backtest, folder: Path, title: str, origin: Origin | 
 
 def check_report_folder(folder: Path) -> None:
     """Whether a report may be written there: a new folder, an empty one, or that of an earlier backtest."""
+    refuse_file(folder)
     if folder.exists() and any(folder.iterdir()) and not _is_ours(folder / NUMBERS):
         names = sorted(path.name for path in folder.iterdir())
         raise StoreRefused(

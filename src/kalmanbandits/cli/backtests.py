@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from kalmanbandits.cli.commands import EXIT_CODES, client_of, commands, importing, load_own, on_cluster
+from kalmanbandits.cli.commands import EXIT_CODES, PLACE, client_of, commands, importing, load_own, on_cluster
 from kalmanbandits.cli.terminal import say
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -36,10 +36,8 @@ def reading(command: F) -> F:
 
 
 @commands.command(short_help="Run every policy on a table of past rewards.", epilog=EXIT_CODES)
-@click.argument("table", type=click.Path(path_type=Path))
-@click.option(
-    "--out", type=click.Path(path_type=Path), metavar="DIR", help="Default: results/backtest-TABLE."
-)
+@click.argument("table", type=PLACE)
+@click.option("--out", type=PLACE, metavar="DIR", help="Default: results/backtest-TABLE.")
 @click.option("--policies", metavar="A,B,…", help="Only these policies (default: all; see `list`).")
 @click.option(
     "--runs", type=click.IntRange(1), default=5, show_default=True, help="Of each randomised policy."
@@ -57,7 +55,7 @@ def reading(command: F) -> F:
 @click.option("--minimize", is_flag=True, help="The cells are costs, latencies or errors: less is better.")
 @click.option(
     "--available",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     metavar="MASK",
     help="A table of 0 and 1: which column can be chosen in which row (default: off in long gaps).",
 )
@@ -148,8 +146,8 @@ def play_table(replay: Any, origin: Any, folder: Path, title: str, options: dict
 
 
 @commands.command(short_help="Identify the system behind a table of past rewards.", epilog=EXIT_CODES)
-@click.argument("table", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Default: TABLE with .toml.")
+@click.argument("table", type=PLACE)
+@click.option("--out", type=PLACE, metavar="FILE", help="Default: TABLE with .toml.")
 @click.option(
     "--dimensions", type=click.IntRange(1), default=8, show_default=True, help="The largest dimension to try."
 )

@@ -46,13 +46,26 @@ def commands() -> None:
     """
 
 
+class Place(click.Path):
+    """A path on the command line. An empty one, of a variable that is not set, say, is not this folder."""
+
+    def convert(self, value: Any, parameter: Any, context: Any) -> Any:
+        """As `click.Path.convert`."""
+        if value == "":
+            self.fail("must be a path, got ''", parameter, context)
+        return super().convert(value, parameter, context)
+
+
+PLACE = Place(path_type=Path)
+
+
 def importing(command: F) -> F:
     """The option that brings in policies of one's own."""
     return click.option(
         "--import",
         "imports",
         multiple=True,
-        type=click.Path(path_type=Path),
+        type=PLACE,
         metavar="FILE",
         help="A Python file with policies of your own, which may then be named.",
     )(command)
@@ -94,7 +107,7 @@ def load_own(imports: tuple[Path, ...]) -> None:
 
 
 @commands.command(short_help="Check the paper's assumptions for a system.", epilog=EXIT_CODES)
-@click.argument("system", required=False, type=click.Path(path_type=Path))
+@click.argument("system", required=False, type=PLACE)
 @click.option("--family", metavar="NAME", help="A family instead of a file; see `kalmanbandits list`.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A parameter of the family.")
 @click.pass_context
@@ -165,8 +178,11 @@ def _fault(error: Exception) -> int | None:
         return 0
     if not isinstance(error, (KalmanBanditsError, OSError)):
         return None
+    told: object = error
+    if isinstance(error, OSError) and error.filename is not None:
+        told = f"{error.strerror}: {error.filename!r}"
     with suppress(OSError):  # nobody can be told
-        say(f"error: {error}", err=True)
+        say(f"error: {told}", err=True)
     if isinstance(error, (StoreRefused, FileFormatError)):
         return REFUSED
     if isinstance(error, ClusterError):

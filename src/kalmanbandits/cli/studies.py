@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
-from kalmanbandits.cli.commands import EXIT_CODES, F, client_of, commands, importing, load_own, on_cluster
+from kalmanbandits.cli.commands import (
+    EXIT_CODES,
+    PLACE,
+    F,
+    client_of,
+    commands,
+    importing,
+    load_own,
+    on_cluster,
+)
 from kalmanbandits.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -76,7 +85,7 @@ def playing(command: F) -> F:
 @click.argument("study")
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     metavar="DIR",
     help="Default: results/ and the name of the study.",
 )
@@ -140,13 +149,14 @@ def plan(study: str, runs: int | None, quick: bool, jobs: int | None, imports: t
 
 
 @commands.command(short_help="Join stores of different runs.", epilog=EXIT_CODES)
-@click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="A new folder for the result.")
+@click.argument("folders", nargs=-1, required=True, type=PLACE)
+@click.option("--out", type=PLACE, metavar="DIR", help="A new folder for the result.")
 @importing
 def merge(folders: tuple[Path, ...], out: Path | None, imports: tuple[Path, ...]) -> None:
     """Join the stores in FOLDERS, which hold different runs of one study: shards, or runs numbered apart.
 
-    Without --out the others are added to the first store. Nothing is run, and the others are only read.
+    Without --out the others are added to the first store. Nothing is run, and the others are only read. A
+    store in DIR that is not one of FOLDERS is refused, unless they were merged into it before.
     Stores that share a run, or are of different studies or versions, are refused.
 
     \b
@@ -163,7 +173,7 @@ def merge(folders: tuple[Path, ...], out: Path | None, imports: tuple[Path, ...]
 
 
 @commands.command(short_help="Write figure, table and page of a study.", epilog=EXIT_CODES)
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=PLACE)
 @importing
 def report(folder: Path, imports: tuple[Path, ...]) -> None:
     """Write the report of the study in FOLDER, next to its results.
@@ -181,7 +191,7 @@ def report(folder: Path, imports: tuple[Path, ...]) -> None:
 @commands.command(short_help="Reproduce the paper's figure.", epilog=EXIT_CODES)
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     metavar="DIR",
     default=Path("results/paper"),
     show_default=True,
@@ -217,6 +227,8 @@ def _study_file(study: str) -> Path:
     """A file, or the study of that name that comes with the package."""
     from kalmanbandits.studies import library_study
 
+    if not study:
+        raise click.UsageError("STUDY must be a file or a name, got ''")
     path = Path(study)
     return path if path.suffix or path.exists() else library_study(study)
 

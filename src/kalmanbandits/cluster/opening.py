@@ -13,9 +13,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kalmanbandits.cluster.jobs import check_jobs, noting_refusals
 from kalmanbandits.cluster.worker_pool import MOST_KILLED
 from kalmanbandits.durability import read_regular
-from kalmanbandits.errors import ClusterError, InvalidArgument, InvalidType, nearest, shown, whole
+from kalmanbandits.errors import ClusterError, InvalidArgument, InvalidType, nearest, shown
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -33,6 +34,13 @@ SETTINGS = {
     "distributed.scheduler.allowed-failures": MOST_KILLED,
     "distributed.worker.profile.enabled": False,
 }
+OURS = {
+    "self",
+    "n_workers",
+    "job_cls",
+    "asynchronous",
+    "loop",
+}  # not for a file to say: `jobs` has the number
 # The systems that dask-jobqueue knows, by the name of its class.
 SYSTEMS = {
     "slurm": "SLURMCluster",
@@ -183,10 +191,8 @@ def _queued(path: Path) -> Cluster:
             f"{path} asks for {system}, whose command `{submit}` is not on this machine "
             "(start from one where jobs are submitted)"
         )
-    _check_settings(path, kind, settings)
-    jobs = settings.pop("jobs", 1)
-    least, most = (jobs.get("minimum", 0), jobs.get("maximum")) if isinstance(jobs, dict) else (jobs, jobs)
-    least, most = whole("jobs", least, 0), whole("jobs", most, 1)
+    _check_names(path, kind, settings)
+    least, most = check_jobs(path, settings)
     options = settings.setdefault("scheduler_options", {})
     if isinstance(options, dict):
         options.setdefault("dashboard_address", ":0")
@@ -194,20 +200,21 @@ def _queued(path: Path) -> Cluster:
     if isinstance(extra, list) and not any(str(each).startswith("--lifetime") for each in extra):
         extra += lifetime(settings.get("walltime"))
     try:
-        cluster: Cluster = kind(**settings)
-    except (TypeError, ValueError) as error:
+        cluster: Cluster = kind(**settings, job_cls=noting_refusals(kind.job_cls))
+    except Exception as error:  # by values that nobody foresaw, on their way into the script of a job
         raise InvalidArgument(f"{path} must hold settings of {SYSTEMS[system]}: {error}") from error
     # Jobs end with their walltime; adapting between equal numbers asks for others in their place.
     cluster.adapt(minimum_jobs=least, maximum_jobs=most)
     return cluster
 
 
-def _check_settings(path: Path, kind: Any, settings: dict[str, object]) -> None:
+def _check_names(path: Path, kind: Any, settings: dict[str, object]) -> None:
     """Every key is one that the class of dask-jobqueue takes, and what it needs is there."""
     import dask
 
     made_by = [base.__init__ for base in (*kind.__mro__, *kind.job_cls.__mro__) if base is not object]
     known = {"jobs"} | {name for each in made_by for name in inspect.signature(each).parameters}
+    known -= OURS
     for key in settings:
         if key not in known:
             raise InvalidArgument(

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
+from kalmanbandits.cluster.jobs import refusal
 from kalmanbandits.cluster.order import Order
 from kalmanbandits.errors import ClusterError, listed
 
@@ -194,6 +195,8 @@ class WorkerPool:
             self._hopeful = time.monotonic()
         elif time.monotonic() - self._hopeful > ALONE:
             raise ClusterError("all workers on this machine have ended (run it again: what is done is kept)")
+        if not alive and (why := refusal(self.client)):
+            raise ClusterError(f"no job could be submitted: {why} (mend that and run it again)")
         if alive and alive <= set(self._refused):
             raise ClusterError(
                 f"no worker is fit: {listed([self._refused[each] for each in sorted(alive)], MOST_NAMED)}"

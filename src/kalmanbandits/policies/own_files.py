@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from dataclasses import is_dataclass
 from pathlib import Path
 
+from kalmanbandits.durability import open_regular
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.policies.spec import Policy, Spec, is_ours
 
@@ -33,6 +35,11 @@ def load_own_file(path: Path, name: str | None = None) -> None:
         What its module is called; by default a name that nobody can import, lest a file called random.py take
         the place of a module.
     """
+    try:
+        os.close(open_regular(path))  # a pipe or a device may never end
+    except OSError as error:
+        what = f"--import must be a Python file that can be read: {error.strerror}"
+        raise OSError(error.errno, what, str(path)) from error
     spec = importlib.util.spec_from_file_location(name or f"{OWN}{path.stem}", path)
     if spec is None or spec.loader is None:
         raise InvalidArgument(f"--import must be a Python file, got {str(path)!r}")

@@ -190,7 +190,8 @@ class Spec:
         dtype = np.dtype(self.layout(), align=True)
         for name in dtype.names or ():
             kind = dtype[name].base
-            if not kind.isnative or kind.kind not in "iufb" or kind in (np.float16, np.longdouble):
+            unfit = kind.kind not in "iufb" or kind in (np.float16, np.longdouble) or not kind.isnative
+            if unfit or (kind.kind == "b" and dtype[name].shape):  # Numba has no arrays of truths in records
                 raise InvalidType(
                     f"{type(self).__name__}.fields() must list numbers, got {kind} for {name!r} "
                     "(such as can be compiled, saved and copied byte by byte: 'f8', 'i8')"

@@ -172,7 +172,9 @@ def _teach(verb: Callable[..., object]) -> None:
 
     def found(context: Any) -> Any:
         def signature(memory: Any, *rest: Any) -> Any:
-            return function(memory).get_call_type(context, (memory, *rest), {})
+            made = function(memory).get_call_type(context, (memory, *rest), {})
+            _check_result(next(iter(memory.fields)), verb.__name__, made.return_type)
+            return made
 
         signature.pysig = inspect.signature(verb)  # type: ignore[attr-defined]  # Numba's lowering has no *rest
         return signature
@@ -182,6 +184,20 @@ def _teach(verb: Callable[..., object]) -> None:
 
     type_callable(verb)(found)
     lower_builtin(verb, types.VarArg(types.Any))(called)  # type: ignore[no-untyped-call]
+
+
+def _check_result(kernel: str, verb: str, result: Any) -> None:
+    """Refuse a kernel whose function returns what cannot be used: the compiler would name our code."""
+    real = (types.Integer, types.Float, types.Boolean)
+    if verb == "score":
+        parts = getattr(result, "types", ())
+        right = len(parts) == 3 and all(isinstance(part, real) for part in parts)
+        wanted = "(prediction, uncertainty, index), three numbers"
+    else:
+        right = isinstance(result, real) or verb in ("update", "skip", "peek")
+        wanted = "True or False"
+    if not right:
+        raise InvalidArgument(f"{verb} of the kernel {kernel!r} must return {wanted}, got {result}")
 
 
 for _verb in (score, update, skip, peek, due, first_of_tied):

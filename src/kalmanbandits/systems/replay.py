@@ -87,12 +87,12 @@ class Replay:
             return off_after_gaps(self.table) if self.missing else np.zeros(self.table.shape, np.bool_)
         if isinstance(available, (str, os.PathLike)):
             mask = read_file(
-                file_path("available", available), Wanted(self.names), delimiter, None, on_or_off
+                file_path("available", available), Wanted(self.names, mask=True), delimiter, None, on_or_off
             )
         else:
-            named = frame_series(available) is not None
-            wanted = Wanted(self.names) if named else Wanted(when="")
-            mask = _read(available, wanted, delimiter, None, "available")
+            named = frame_series(available, "available") is not None
+            wanted = Wanted(self.names, mask=True) if named else Wanted(when="", mask=True)
+            mask = _read(available, wanted, delimiter, None)
         off = off_by_mask(mask.values, self.table, self.names)
         check_dates(mask.when, self.index)
         return off
@@ -178,12 +178,11 @@ def check_replay(replay: object) -> Replay:
     return instance("replay", replay, Replay, "such as Replay('rewards.csv')")
 
 
-def _read(
-    table: object, wanted: Wanted, delimiter: str | None, header: bool | None, name: str = "table"
-) -> Table:
+def _read(table: object, wanted: Wanted, delimiter: str | None, header: bool | None) -> Table:
+    name = wanted.argument
     if isinstance(table, (str, os.PathLike)):
         return read_file(file_path(name, table), wanted, delimiter, header)
-    frame = frame_series(table)
+    frame = frame_series(table, name)
     if frame is not None:
         series, index = frame
         return from_columns(name, series, wanted, index)
@@ -192,7 +191,7 @@ def _read(
         raise InvalidArgument(
             f"{option} must be left out for an array, which has no names (index it instead)"
         )
-    return from_array(table)
+    return from_array(table, wanted)
 
 
 def _frozen(values: Any) -> Any:

@@ -14,8 +14,19 @@ LARGEST = 4 * 2**30  # bytes
 PATIENCE = 30.0  # seconds that a pipe may stay silent
 
 
-def read_unchanged(path: Path) -> bytes:
-    """All bytes of a file; an error when it was written to meanwhile, is too large, or never ends."""
+def read_unchanged(path: Path, name: str) -> bytes:
+    """All bytes of a file; an error when it was written to meanwhile, is too large, or never ends.
+
+    `name` is that of the argument, for what the system objects to.
+    """
+    try:
+        return _read(path)
+    except OSError as error:
+        what = f"{name} must be a file that can be read: {error.strerror}"
+        raise OSError(error.errno, what, str(path)) from error
+
+
+def _read(path: Path) -> bytes:
     before = path.stat()
     if stat.S_ISFIFO(before.st_mode):
         return _from_pipe(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 
+from kalmanbandits.errors import shown
 from kalmanbandits.systems.table_index import TableError, looks_like_date
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "nat", "<na>", "#n/a", "#na"})
@@ -80,10 +81,11 @@ def not_a_number(name: str, place: str, column: str, cell: object) -> TableError
     return TableError(f"{name}: {place}, column {column!r} must be a number, got {shown} ({way})")
 
 
-def not_on_or_off(name: str, place: str, column: str, cell: str) -> TableError:
+def not_on_or_off(name: str, place: str, column: str, cell: object) -> TableError:
     """The error for a cell of a mask that holds something else."""
     return TableError(
-        f"{name}: {place}, column {column!r} must be 0 or 1, got {cell!r} (1 where the arm can be chosen)"
+        f"{name}: {place}, column {column!r} must be 0 or 1, got {shown(cell)} "
+        "(1 where the arm can be chosen)"
     )
 
 

@@ -53,7 +53,7 @@ def read_file(
     parse: Callable[[str], float | None] | None = None,
 ) -> Table:
     """The table in a file, Parquet or Feather by its first bytes, else CSV; `parse` reads a cell of a CSV."""
-    content = read_unchanged(path)
+    content = read_unchanged(path, wanted.argument)
     if _is_arrow(path, content):
         return from_columns(str(path), _arrow_series(path, content), wanted)
     return _from_csv(str(path), content, wanted, delimiter, header, parse or number_in)
@@ -73,7 +73,7 @@ def header_of(path: Path, delimiter: str | None) -> tuple[str, ...]:
 
 def read_series(path: Path, delimiter: str | None) -> Series:
     """All columns of a file as they are, those of a CSV as text, by the names in its header."""
-    content = read_unchanged(path)
+    content = read_unchanged(path, "log")
     if _is_arrow(path, content):
         return _arrow_series(path, content)
     text, separator = _separated(str(path), _decoded(str(path), content), delimiter)

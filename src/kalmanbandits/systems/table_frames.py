@@ -12,16 +12,18 @@ from kalmanbandits.systems.table_arrow import arrow_columns, objects
 from kalmanbandits.systems.table_index import Index, TableError, from_numbers
 
 
-def frame_series(frame: Any) -> tuple[list[tuple[str, Any]], Index | None] | None:
+def frame_series(frame: Any, name: str = "table") -> tuple[list[tuple[str, Any]], Index | None] | None:
     """The columns of a frame or mapping by name, and its index if it says when; None for anything else."""
     try:
         if isinstance(frame, Mapping):
-            return _mapping(mapping("table", frame)), None
+            return _mapping(mapping(name, frame), name), None
         return _columns(frame)
     except KalmanBanditsError:
         raise
     except Exception as error:  # it has the names of a frame's methods, and not what they do
-        raise TableError(f"table must be one that can be read, got {shown(frame)}: {error!s:.300}") from error
+        raise TableError(
+            f"{name} must be a table that can be read, got {shown(frame)}: {error!s:.300}"
+        ) from error
 
 
 def _columns(frame: Any) -> tuple[list[tuple[str, Any]], Index | None] | None:
@@ -37,19 +39,19 @@ def _columns(frame: Any) -> tuple[list[tuple[str, Any]], Index | None] | None:
     return None
 
 
-def _mapping(columns: Mapping[Any, Any]) -> list[tuple[str, Any]]:
+def _mapping(columns: Mapping[Any, Any], table: str) -> list[tuple[str, Any]]:
     """Columns of one length: lists, arrays, or series of pandas or polars."""
-    series = [(str(name), _sequence(str(name), cells)) for name, cells in columns.items()]
+    series = [(str(name), _sequence(str(name), cells, table)) for name, cells in columns.items()]
     lengths = {name: len(cells) for name, cells in series}
     if len({*lengths.values()}) > 1:
         raise TableError(
-            f"table: columns must have the same number of rows, got {shown(lengths)} "
+            f"{table}: columns must have the same number of rows, got {shown(lengths)} "
             "(NaN or None stands for a reward that never came)"
         )
     return series
 
 
-def _sequence(name: str, cells: Any) -> Any:
+def _sequence(name: str, cells: Any, table: str) -> Any:
     if hasattr(cells, "iloc"):
         return _pandas(cells)
     if hasattr(cells, "to_list") and hasattr(cells.dtype, "is_temporal"):
@@ -59,9 +61,10 @@ def _sequence(name: str, cells: Any) -> Any:
     if isinstance(cells, list | tuple):
         return list(cells)
     if hasattr(cells, "to_numpy") and not hasattr(cells, "columns"):  # an index of dates
-        return _sequence(name, cells.to_numpy())
+        return _sequence(name, cells.to_numpy(), table)
     raise TableError(
-        f"table: column {name!r} must be a list or an array with a reward for each round, got {shown(cells)}"
+        f"{table}: column {name!r} must be a list or an array with a reward for each round, "
+        f"got {shown(cells)}"
     )
 
 

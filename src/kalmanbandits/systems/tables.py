@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kalmanbandits.errors import LARGEST, Array, InvalidArgument, floats
-from kalmanbandits.systems.table_cells import infinite_cell, not_a_number
+from kalmanbandits.systems.table_cells import infinite_cell, not_a_number, not_on_or_off
 from kalmanbandits.systems.table_index import (
     Index,
     TableError,
@@ -38,13 +38,19 @@ class Table(NamedTuple):
 class Wanted(NamedTuple):
     """What is to be taken of a table: all columns by default, and an index where one is recognised.
 
-    `arms` are columns that looked like an index and are none.
+    `arms` are columns that looked like an index and are none; `mask` says that the table is one of 0 and 1.
     """
 
     columns: Sequence[str] | None = None
     drop: Sequence[str] | None = None
     when: str | None = None
     arms: tuple[str, ...] = ()
+    mask: bool = False
+
+    @property
+    def argument(self) -> str:
+        """What people call such a table."""
+        return "available" if self.mask else "table"
 
     def with_arm(self, column: str) -> Wanted:
         """The same, where a column is no index."""
@@ -97,14 +103,17 @@ def check_table(table: Table, name: str) -> Table:
     return Table(result, names, index)
 
 
-def from_array(source: object) -> Table:
+def from_array(source: object, wanted: Wanted) -> Table:
     """A table without names, from whatever NumPy takes for an array of numbers; masked cells are missing."""
     try:
         values = floats(source)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise TableError(f"table must hold numbers, one row for each round, got {error}") from error
+        what = "0 and 1 (1 where the arm can be chosen)" if wanted.mask else "numbers"
+        raise TableError(
+            f"{wanted.argument} must hold {what}, one row for each round, got {error}"
+        ) from error
     if values.ndim != 2:
-        raise TableError(f"table must have shape rounds × arms, got shape {values.shape}")
+        raise TableError(f"{wanted.argument} must have shape rounds × arms, got shape {values.shape}")
     return Table(values, tuple(map(numbered, range(values.shape[1]))))
 
 
@@ -130,7 +139,9 @@ def from_columns(
         if kind in "biuf":
             found.append(np.asarray(cells, np.float64))
         else:
-            found.append(np.array([_number(name, i + 1, column, cell) for i, cell in enumerate(cells)]))
+            found.append(
+                np.array([_number(name, i + 1, column, cell, wanted) for i, cell in enumerate(cells)])
+            )
     if places.when is not None:
         column, cells = names[places.when], series[places.when][1]
         made = (
@@ -206,7 +217,7 @@ def as_number(cell: Any) -> float:
     return float(cell)
 
 
-def _number(name: str, row: int, column: str, cell: Any) -> float:
+def _number(name: str, row: int, column: str, cell: Any, wanted: Wanted) -> float:
     if (
         cell is None or cell is np.ma.masked or type(cell).__name__ in ("NAType", "NaTType")
     ):  # those of pandas
@@ -216,4 +227,5 @@ def _number(name: str, row: int, column: str, cell: Any) -> float:
             raise TypeError
         return as_number(cell)
     except (TypeError, ValueError, OverflowError):
-        raise not_a_number(name, f"row {row}", column, cell) from None
+        refused = not_on_or_off if wanted.mask else not_a_number
+        raise refused(name, f"row {row}", column, cell) from None

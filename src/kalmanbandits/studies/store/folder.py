@@ -15,7 +15,7 @@ import os
 import re
 from pathlib import Path
 
-from kalmanbandits.durability import flush_folder, read_regular
+from kalmanbandits.durability import flush_folder, read_regular, refuse_file
 from kalmanbandits.errors import StoreRefused, listed
 from kalmanbandits.studies.store.arrays import DATA, clear, clear_partial, put
 from kalmanbandits.studies.store.lock import LOCK, is_marked
@@ -27,10 +27,9 @@ ASIDE = re.compile(rf"\.({re.escape(MANIFEST)}|{re.escape(TEXT)})\.[0-9a-f]{{32}
 
 def holds_store(folder: Path) -> bool:
     """Whether a store lies in `folder`; False where nothing does; anything else there is refused."""
+    refuse_file(folder)
     if not folder.exists():
         return False
-    if not folder.is_dir():
-        raise StoreRefused(f"{folder} must be a folder, got a file (give another place)")
     if is_store(folder):
         return True
     marked = is_marked(folder)

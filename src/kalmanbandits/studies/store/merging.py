@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from os import PathLike
+from pathlib import Path
 
 from kalmanbandits.errors import InvalidArgument, StoreRefused, entries, file_path, listed
 from kalmanbandits.simulation.versions import fingerprint, other_versions
 from kalmanbandits.studies.document.differences import differences
 from kalmanbandits.studies.document.identity import identity
 from kalmanbandits.studies.document.spec import Study, changed
+from kalmanbandits.studies.store.folder import holds_store
 from kalmanbandits.studies.store.manifest import event
 from kalmanbandits.studies.store.results import Results
 from kalmanbandits.studies.store.store import Store, open_store
@@ -25,8 +27,9 @@ def merge_stores(folders: Sequence[str | PathLike[str]], out: str | PathLike[str
         Two stores or more: shards of a study, or the same study with other numbers of runs (`first_run`).
         They must have been made by the same versions and hold no run of a cell twice.
     out
-        A new folder for all of it. By default the first store takes up what the others hold; those are only
-        read.
+        A new folder for all of it, one of the stores, or a folder into which the same stores were merged
+        before, perhaps not to the end. By default the first store takes up what the others hold; those are
+        only read.
 
     Returns
     -------
@@ -51,6 +54,7 @@ def merge_stores(folders: Sequence[str | PathLike[str]], out: str | PathLike[str
         for store in stores:
             _check_blocks(first, store, study)
     target = first.folder if goal is None else goal
+    _check_target(target, study, stores)
     backend = first.manifest["versions"].get("backend", "cpu")
     blocks = first.manifest["blocks"] if study.keep == "moments" else None
     with open_store(study, target, resume=True, backend=backend, blocks=blocks) as store:
@@ -89,6 +93,31 @@ def _check_disjoint(one: Store, other: Store) -> None:
                     f"{one.folder} and {other.folder} both hold runs {start}–{min(end, stop) - 1} of cell "
                     f"{cell.index} ({cell.title}); stores can be merged that have no run in common"
                 )
+
+
+def _check_target(target: Path, study: Study, stores: Sequence[Store]) -> None:
+    """Refuse a store that was not named and holds anything that those named do not."""
+    if target.resolve() in {store.folder.resolve() for store in stores} or not holds_store(target):
+        return
+    there = Store.at(target)
+    if there.manifest["hash"] != study.hash() or not all(
+        _covered(there, stores, c.index) for c in study.cells
+    ):
+        raise StoreRefused(
+            "out must be a new folder, one of the stores to merge, or one into which they were merged, got "
+            f"{target}, which holds other results (give another folder, or name it among the stores too)"
+        )
+
+
+def _covered(store: Store, others: Sequence[Store], cell: int) -> bool:
+    """Whether all runs of a cell that a store holds are held by the others."""
+    spans: list[list[int]] = []
+    for start, stop in sorted((runs.start, runs.stop) for other in others for runs in _held(other, cell)):
+        if spans and start <= spans[-1][1]:
+            spans[-1][1] = max(spans[-1][1], stop)
+        else:
+            spans.append([start, stop])
+    return all(any(a <= runs.start and runs.stop <= b for a, b in spans) for runs in _held(store, cell))
 
 
 def _check_blocks(first: Store, store: Store, joined: Study) -> None:
