@@ -216,6 +216,29 @@ def calls(quick: bool) -> list[dict[str, Any]]:
     return found
 
 
+def learned(quick: bool) -> dict[str, Any]:
+    """`LearnedKalman`, once, on as many runs as fill a GPU; and its regret against the CPU's, run by run."""
+    system, chosen = SYSTEMS["rotation 5π/8"], {"LearnedKalman": kb.LearnedKalman(arms=2)}
+    runs, rounds, compared = (4096, 300, 64) if quick else (229_376, 10_000, 1000)
+    options: dict[str, Any] = {"rounds": rounds, "checkpoints": [rounds]}
+    ours = kb.simulate(system, chosen, runs=compared, **options).regret.values[0, :, -1]
+    theirs = kb.simulate(system, chosen, runs=compared, **options, backend="gpu").regret.values[0, :, -1]
+    began = time.perf_counter()
+    kb.simulate(system, chosen, runs=runs, **options, backend="gpu")
+    seconds = time.perf_counter() - began
+    return {
+        "runs": runs,
+        "rounds": rounds,
+        "seconds": seconds,
+        "rate": runs * rounds / seconds,
+        "compared": compared,
+        "same": int(np.isclose(ours, theirs, rtol=1e-8).sum()),
+        "regret": float(ours.mean()),
+        "paired": float((theirs - ours).mean()),
+        "error": float((theirs - ours).std() / math.sqrt(compared)),
+    }
+
+
 FIGURE = """
 name = "figure"
 rounds = {rounds}
@@ -327,7 +350,8 @@ def main(quick: bool) -> int:
     cuda.get_current_device()
     result: dict[str, Any] = {"machine": machine()}
     print(result["machine"], flush=True)
-    parts = {"calls": calls, "start": start, "figure": figure, "speeds": speeds, "comparisons": comparisons}
+    parts = {"calls": calls, "start": start, "figure": figure, "speeds": speeds, "learned": learned}
+    parts["comparisons"] = comparisons
     for name, part in parts.items():
         began = time.perf_counter()
         result[name] = part(quick)

@@ -201,6 +201,15 @@ def _gpu(found: dict[str, Any]) -> str:
     runs, differ = sum(line["runs"] for line in compared), sum(line["differ"] for line in compared)
     gap, z = (max(abs(line[key]) for line in compared) for key in ("gap", "float32_z"))
     names, systems = ({line[key] for line in compared} for key in ("policy", "system"))
+    fitted, learned = found.get("learned"), ""
+    if fitted:
+        learned = (
+            f"`LearnedKalman` on the paper's system, {fitted['runs']:,} runs of {fitted['rounds']:,} rounds, "
+            f"one call: {fitted['seconds']:.0f} s, {fitted['rate'] / 1e6:.1f}·10⁶ rounds per second. Against "
+            f"the CPU, {fitted['compared']:,} runs: {fitted['same']:,} with the same regret to eight digits, "
+            f"mean paired difference {fitted['paired']:.2f} ± {fitted['error']:.2f} of "
+            f"{fitted['regret']:,.0f}.\n\n"
+        )
     return (
         f"{GPU}\n\n"
         f"Written by `make bench-gpu`: {m['gpu']}, driver {m['driver']}, Python {m['python']}, numba-cuda "
@@ -214,7 +223,7 @@ def _gpu(found: dict[str, Any]) -> str:
         f"The paper's figure in full size ({figure['angles']} angles × {figure['runs']:,} runs × "
         f"{figure['rounds']:,} rounds × UBSS, UCB, SW-UCB, Random) takes {figure['seconds']:.2f} s from the "
         f"systems to the datasets, and {figure['study']:.2f} s by `run_study`, its store on disk "
-        "included.\n\n"
+        f"included.\n\n{learned}"
         f"GPU and CPU, {len(names)} policies on {len(systems)} systems: {differ} of {runs:,} runs differ in "
         "a choice, or in regret by more than 1e-10 relative; where the choices agree, regret does to "
         f"{gap:.0e}. Mean regret in single precision is within {z:.2f} standard errors of double everywhere."

@@ -24,6 +24,7 @@ from kalmanbandits.policies import POLICIES
 from kalmanbandits.policies.verbs import KERNELS, never
 from kalmanbandits.simulation.environment import environment
 
+LEARNED = "LearnedKalman"
 GOLDEN = Path(__file__).with_name("golden.json")
 PRECISIONS = ("float64", "float32")
 CAPABILITIES = ((8, 0), (9, 0))
@@ -48,12 +49,17 @@ def specs() -> dict[str, Any]:
     for policy in (*POLICIES.values(), kb.Clairvoyant, kb.FullInformation):
         needed = [field.name for field in fields(policy) if field.init and field.default is MISSING]
         made[policy.__name__] = policy(**{name: values[name] for name in needed})
-    return {name: spec for name, spec in sorted(made.items()) if KERNELS[spec.kernel].due is never}
+    return {name: spec for name, spec in sorted(made.items()) if can_play(spec)}
+
+
+def can_play(spec: Any) -> bool:
+    """Whether a GPU plays a policy."""
+    return KERNELS[spec.kernel].due is never or spec.kernel == LEARNED
 
 
 def ptx(spec: Any, precision: str, capabilities: tuple[tuple[int, int], ...] = CAPABILITIES) -> list[str]:
     """The assembly of one kernel. All that the tests know of the GPU's modules is in this function."""
-    from kalmanbandits.simulation import gpu_kernel
+    from kalmanbandits.simulation import gpu_kernel, gpu_learned
     from kalmanbandits.simulation.gpu_memory import gpu_dtype, words_apart
 
     memory, word = (
@@ -61,6 +67,9 @@ def ptx(spec: Any, precision: str, capabilities: tuple[tuple[int, int], ...] = C
         np.dtype(precision).itemsize,
     )
     env = gpu_dtype(environment(kb.systems.rotation(theta=2.0)).dtype, precision)
+    if spec.kernel == LEARNED:
+        kind = gpu_kernel.Kind(spec.kernel, memory, env, 4, 2, precision, False, "global", gpu_learned.BLOCK)
+        return gpu_learned.learned_assembly(kind, capabilities)
     known, apart = hasattr(spec, "system"), words_apart(memory, spec.seldom, word)
     fits = not known and BLOCK * (memory.itemsize - apart * word + 8) <= SHARED
     place = ("shared", BLOCK, apart) if fits else ("local", BLOCK)
@@ -96,7 +105,9 @@ def versions() -> dict[str, str]:
 
 def every_kernel() -> list[tuple[str, str]]:
     """Policy and precision."""
-    return [(name, precision) for name in specs() for precision in PRECISIONS]
+    kernels = [(name, precision) for name in specs() for precision in PRECISIONS]
+    kernels.remove((LEARNED, "float32"))  # which it refuses
+    return kernels
 
 
 def label(name: str, precision: str, capability: tuple[int, int]) -> str:

@@ -13,6 +13,8 @@ import re
 import pytest
 from ptx import CAPABILITIES, GOLDEN, PRECISIONS, assembled, every_kernel, label, ptx, specs, versions
 
+import kalmanbandits as kb
+
 FEW = [("UCB", "float32"), ("KalmanGreedy", "float64")]
 # Functions that may add up in double precision inside a kernel of single precision.
 ACCUMULATORS: tuple[str, ...] = ()
@@ -29,6 +31,7 @@ def test_a_kernel_compiles_and_has_not_grown(name, precision):
     golden = json.loads(GOLDEN.read_text())
     for capability, text in zip(CAPABILITIES, ptx(specs()[name], precision), strict=True):
         assert f".target sm_{capability[0]}{capability[1]}" in text
+        assert ".extern .func" not in text  # what is linked to others cannot be kept on disk
         if precision == "float32":
             assert [line for line in doubles(text) if not any(f in line for f in ACCUMULATORS)] == []
         else:
@@ -41,6 +44,16 @@ def test_a_kernel_compiles_and_has_not_grown(name, precision):
         assert now.registers <= before["registers"] + 8
         assert now.stack <= before["stack"] + 64
         assert now.spilled <= before["spilled"] + 32
+
+
+@pytest.mark.parametrize("dimensions", [2, 8] if ALL else [2])
+def test_the_steps_of_fits_compile(dimensions):
+    from kalmanbandits.simulation.gpu_steps import compiled_source, source
+
+    memory = kb.LearnedKalman(arms=2, dimensions=dimensions).dtype()
+    code = compiled_source(source(memory, CAPABILITIES[1]), CAPABILITIES[1])
+    assert f"work_{dimensions}".encode() in code
+    assert f"work_{dimensions + 1}".encode() not in code
 
 
 @pytest.mark.skipif(not ALL, reason="a part of make gpu-code")

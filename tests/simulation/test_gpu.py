@@ -252,7 +252,7 @@ def test_more_rounds_than_a_gpu_can_count_are_refused() -> None:
     ucb = kb.UCB(arms=2)
     batch = Batch(ROTATION, ("UCB",), (ucb,), 2**31, range(1), 0, np.array([2**31]), False)
     with pytest.raises(InvalidArgument, match="rounds must be at most 2147483647 on the GPU"):
-        gpu._check_kernels(batch)
+        gpu._check_kernels(batch, "float64")
 
 
 @pytest.fixture

@@ -66,6 +66,26 @@ def level_fields(arms: int) -> list[tuple[Any, ...]]:
     ]
 
 
+@routine
+def forget_levels(m: Any) -> None:
+    """All of the fields above as new."""
+    for j in range(BANK):
+        for arm in range(m.rewarded.shape[0]):
+            m.level[j, arm], m.deviation[j, arm], m.squares[j, arm], m.strike[j, arm] = 0.0, 0.0, 0.0, 0
+            m.spread[j, arm, 0], m.spread[j, arm, 1], m.spread[j, arm, 2] = 0.0, 0.0, 0.0
+        for i in range(3):
+            m.tails[j, i] = 0.0
+        for i in range(4):
+            m.pool[j, i] = 0.0
+        m.jumps[j], m.log_score[j], m.now[j] = 0.0, 0.0, 0.0
+    for arm in range(m.rewarded.shape[0]):
+        m.rewarded[arm], m.last[arm] = 0, 0
+    for i in range(VALUES):
+        m.values[i] = 0.0
+    m.repeated[0], m.repeated[1], m.mean_level[0], m.mean_level[1] = 0, 0, 0.0, 0.0
+    m.oldest_value, m.in_use, m.reach = 0, 0, 0.0
+
+
 @jit
 def common_noise(m: Any, j: Any) -> Any:
     """σ² over all rewards, in filter j: no less than what a typical arm has."""

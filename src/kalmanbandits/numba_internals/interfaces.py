@@ -163,6 +163,7 @@ class GpuRules(Protocol):
     """What numba-cuda is told while it compiles a kernel: see `gpu_compiler.Rules`."""
 
     narrow: bool
+    calls: bool
 
     def value(self, value: object) -> object:
         """What stands for a global value of the source."""
@@ -198,6 +199,14 @@ def gpu_compilation(rules: GpuRules, capability: tuple[int, int] | None) -> Iter
                 variable.align = 16  # so that a row of the table is read by one instruction
         return array
 
+    lower = _cuda("lowering").BaseLower
+    declare = lower.setup_function
+
+    def declare_with_attributes(self: Any, function: Any) -> None:
+        declare(self, function)
+        if rules.calls and "noinline" in getattr(self.func_ir.func_id.func, "attributes", ()):
+            self.function.attributes.add("noinline")
+
     device, compile_ir = dispatcher.get_current_device, nvvm.compile_ir
     with compiler_lock:
         if capability is not None:
@@ -206,6 +215,7 @@ def gpu_compilation(rules: GpuRules, capability: tuple[int, int] | None) -> Iter
         typing.resolve_function_type = functools.partial(rules.signature, function_type)
         typing.unify_types = lambda *found: rules.type(unify(*found))
         target.make_constant_array = in_global_memory
+        lower.setup_function = declare_with_attributes
         if rules.narrow:
             nvvm.compile_ir = functools.partial(compile_ir, ftz=True, prec_div=False, prec_sqrt=False)
         try:
@@ -213,6 +223,7 @@ def gpu_compilation(rules: GpuRules, capability: tuple[int, int] | None) -> Iter
         finally:
             del typing.resolve_value_type, typing.resolve_function_type, typing.unify_types
             del target.make_constant_array
+            lower.setup_function = declare
             dispatcher.get_current_device, nvvm.compile_ir = device, compile_ir
 
 

@@ -66,7 +66,12 @@ def catch_up(memories: Any, first: Any, anew: Any) -> None:
 
     Then make the next choice ready.
     """
-    m = memories[0]
+    learn_since(memories[0], first, anew)
+
+
+@routine
+def learn_since(m: Any, first: Any, anew: Any) -> None:
+    """`catch_up` of one memory."""
     for t in range(max(first, m.t - LATEST), m.t):
         place = t % m.arm.shape[0]
         if m.arm[place] >= 0:

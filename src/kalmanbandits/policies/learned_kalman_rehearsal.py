@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from kalmanbandits.compilation import entry
+from kalmanbandits.errors import Array
 from kalmanbandits.identification.linear_algebra import cholesky
 from kalmanbandits.identification.search import CURRENT, KEY
 from kalmanbandits.identification.smoothing import propagate
@@ -33,20 +34,24 @@ SURE = 1.0  # standard errors by which the bonus must gain
 REHEARSAL = np.uint64(6)  # the purpose of its random numbers
 
 
+def episodes_of(arms: int) -> int:
+    """How many episodes a rehearsal has; fewer than two are none."""
+    return min(EPISODES, MOST // arms)
+
+
+def draw_deviates(t: int, d: int, episodes: int) -> Array:
+    """The normal deviates of a rehearsal in round t: episodes × rounds × (what moves the state, noise)."""
+    numbers = np.empty((episodes, LENGTH + 1, d + 1))
+    normals(numbers.reshape(-1), KEY, REHEARSAL, t * numbers.size)
+    return numbers
+
+
 def rehearse(memory: Memory) -> None:
     """Choose the curiosity of a memory whose model was fitted anew."""
-    d, episodes = int(memory["d"][0, CURRENT]), min(EPISODES, MOST // memory["pulls"].shape[1])
-    if d == 0 or episodes < 2:
+    episodes = episodes_of(memory["pulls"].shape[1])
+    if memory["d"][0, CURRENT] == 0 or episodes < 2:
         return
-    numbers = np.empty((episodes, LENGTH + 1, d + 1))
-    normals(numbers.reshape(-1), KEY, REHEARSAL, int(memory["t"][0]) * numbers.size)
-    stage = memory.copy()
-    stage["U"][:, CURRENT] = 0.0
-    stage["odds"], stage["learned"], stage["again"] = 1e3, np.inf, 0
-    stage["paid"] = -np.inf  # nothing is explored
-    losses = np.zeros((2, episodes))
-    for loss, stage["curiosity"] in zip(losses, (0.0, CURIOUS), strict=True):
-        _play(stage, numbers, loss)
+    losses = play_episodes(memory, episodes)
     gain = losses[0] - losses[1]
     tally = memory["rehearsal"][0]
     tally *= FADE
@@ -55,6 +60,19 @@ def rehearse(memory: Memory) -> None:
     error = math.sqrt(max(tally[2] / count - mean**2, 0.0) / count)
     memory["curiosity"] = CURIOUS if mean > SURE * error else 0.0
     memory["loss"] = losses.mean(axis=1).min() / LENGTH
+
+
+def play_episodes(memory: Memory, episodes: int) -> Array:
+    """The regret of each episode, without a bonus and with one; the memory stays as it is."""
+    numbers = draw_deviates(int(memory["t"][0]), int(memory["d"][0, CURRENT]), episodes)
+    stage = memory.copy()
+    stage["U"][:, CURRENT] = 0.0
+    stage["odds"], stage["learned"], stage["again"] = 1e3, np.inf, 0
+    stage["paid"] = -np.inf  # nothing is explored
+    losses = np.zeros((2, episodes))
+    for loss, stage["curiosity"] in zip(losses, (0.0, CURIOUS), strict=True):
+        _play(stage, numbers, loss)
+    return losses
 
 
 @entry

@@ -21,15 +21,18 @@ from concurrent.futures import ThreadPoolExecutor
 
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.numba_internals.interfaces import load_gpu_compiler
+from kalmanbandits.policies.learned_kalman import LearnedKalman
 from kalmanbandits.policies.verbs import KERNELS, never
 from kalmanbandits.pool import run_threads
 from kalmanbandits.simulation.batch import Batch, Kept
 from kalmanbandits.simulation.cpu import available_cores
 from kalmanbandits.simulation.gpu_buffers import kept_bytes
 from kalmanbandits.simulation.gpu_compiler import INSTALLED, SIMULATED, cuda
+from kalmanbandits.simulation.gpu_fits import load_jobs
 from kalmanbandits.simulation.gpu_groups import Group, group_policies
 from kalmanbandits.simulation.gpu_kernel import compiled_finish, load
 from kalmanbandits.simulation.gpu_lane import Lane, Segment, Uploaded
+from kalmanbandits.simulation.gpu_learned import check_learned
 from kalmanbandits.simulation.moments import PANEL
 from kalmanbandits.simulation.progress import Progress, announce
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
@@ -37,6 +40,8 @@ from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 LANES = 4  # of each GPU
 WRITERS = 12  # threads per GPU that write results to the memory of the host, where it has so many cores
 MOST = 1 << 15  # runs of a share: together the lanes fill a GPU, and the last one is copied soon
+# Of `LearnedKalman`: the runs of a lane wait for each other, and other lanes use the GPU meanwhile.
+LEARNED_LANES, LEARNED_MOST = 8, 28 << 10
 ROOM = 0.8  # the share of a GPU's free memory that may be taken
 MOST_ROUNDS = 2**31 - 1
 WARP = 32  # threads that go in step: a launch of fewer makes no sense
@@ -95,7 +100,7 @@ def play_on_gpu(
         lanes within a launch.
     """
     for batch, _ in pairs:
-        _check_kernels(batch)
+        _check_kernels(batch, precision)
     groups = group_policies([batch for batch, _ in pairs], precision)
     gpus = devices()
     kernels = [compiled_finish(precision), *(group.compiled(progress) for group in groups)]
@@ -104,6 +109,9 @@ def play_on_gpu(
         with cuda.gpus[place]:
             for kernel in kernels:
                 load(kernel)
+            for group in groups:
+                if group.learned:
+                    load_jobs(group.kind)
             uploaded[place] = Uploaded.of(groups)
     announce(progress, "playing")
     per_gpu, most = _lanes(pairs, groups, gpus)
@@ -159,8 +167,10 @@ def _lanes(pairs: Sequence[tuple[Batch, Kept]], groups: Sequence[Group], gpus: l
     """How many lanes each GPU has, and how many runs make a share."""
     free = min(_free_memory(place) + kept_bytes(place) for place in gpus)
     largest = max(groups, key=lambda group: group.bytes_per_run)
-    for lanes in (LANES, 1):
-        fit = int(ROOM * free / (lanes * largest.bytes_per_run))
+    learned = any(group.learned for group in groups)
+    many, most = (LEARNED_LANES, LEARNED_MOST) if learned else (LANES, MOST)
+    for lanes in (many, 1):
+        fit = int((ROOM * free / lanes - largest.bytes_per_lane) / largest.bytes_per_run)
         if fit >= WARP:
             break
     else:
@@ -170,7 +180,7 @@ def _lanes(pairs: Sequence[tuple[Batch, Kept]], groups: Sequence[Group], gpus: l
             '(use backend="cpu")'
         )
     runs = sum(len(batch.runs) for batch, _ in pairs)
-    most, together = min(MOST, fit, *(kept.most for _, kept in pairs)), lanes * len(gpus)
+    most, together = min(most, fit, *(kept.most for _, kept in pairs)), lanes * len(gpus)
     even = -(-runs // (together * -(-runs // (together * most))))  # as many shares for each lane
     whole_panels = -(-even // PANEL) * PANEL  # of moments: then each is played by one lane
     return lanes, min(most, whole_panels)
@@ -184,14 +194,16 @@ def _free_memory(place: int) -> int:
         return int(cuda.current_context().get_memory_info()[0])
 
 
-def _check_kernels(batch: Batch) -> None:
+def _check_kernels(batch: Batch, precision: str) -> None:
     if batch.rounds > MOST_ROUNDS:
         raise InvalidArgument(
             f"rounds must be at most {MOST_ROUNDS} on the GPU, which counts in 32 bits, got {batch.rounds} "
             '(use backend="cpu")'
         )
     for name, spec in zip(batch.names, batch.specs, strict=True):
-        if KERNELS[spec.kernel].due is not never:
+        if isinstance(spec, LearnedKalman):
+            check_learned(spec, name, precision)
+        elif KERNELS[spec.kernel].due is not never:
             raise InvalidArgument(
                 f"policies[{name!r}] cannot run on the GPU, got {type(spec).__name__}: part of its work "
                 'is too long for a kernel and done in Python (use backend="cpu")'

@@ -31,7 +31,7 @@ class DeviceBuffer:
     """The arrays of the group that a lane plays; each group in turn has all of it."""
 
     def __init__(self, groups: Sequence[Group], most: int) -> None:
-        size = max(group.bytes_per_run * most + 16 * ALIGNMENT for group in groups)
+        size = max(g.bytes_per_run * most + g.bytes_per_lane + 32 * ALIGNMENT for g in groups)
         with _lock:
             kept = _kept.setdefault(_gpu(), [])
             fitting = [place for place, buffer in enumerate(kept) if buffer.size >= size]

@@ -2,7 +2,7 @@
 
 The kernels are those of the CPU, unchanged. For the length of one compilation these rules hold:
 
-* a verb (`score`, `update`, `peek`, `first_of_tied`) is the policy's own function;
+* a verb (`score`, `update`, `peek`, `due`, `first_of_tied`) is the policy's own function;
 * two functions of `streams` are written in 32-bit integers, which suit a GPU, and give the same bits;
   in single precision with a quarter of the table, which is what limits, and an error still below rounding;
 * constant arrays lie in global memory: constant memory answers one address at a time, and the table of the
@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
+import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
@@ -34,6 +35,9 @@ from kalmanbandits.streams import philox as cpu_philox
 
 if not hasattr(np, "row_stack"):  # gone from NumPy 2.5, and numba-cuda 0.30 asks for it
     np.row_stack = np.vstack  # noqa: NPY201
+
+# Queues to the GPU, read when CUDA starts: with the usual 8, fits wait for kernels that do not concern them.
+os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # without numba-cuda: that Numba's own CUDA target is an old one
@@ -127,10 +131,12 @@ class Rules:
 
     def __init__(self, kernel: verbs.Kernel, precision: str) -> None:
         self.narrow = precision == "float32"
+        self.calls = kernel.due is not verbs.never  # long code has calls, as on the CPU
         self.instead: dict[Any, Any] = {
             verbs.score: kernel.score,
             verbs.update: kernel.update,
             verbs.peek: kernel.peek,
+            verbs.due: kernel.due,
             verbs.first_of_tied: kernel.first_of_tied,
             cpu_philox: philox,
             cpu_normal_from_word: make_normal_from_word(PIECES[precision]),
@@ -142,7 +148,8 @@ class Rules:
         function = self.instead.get(function, function)
         source = getattr(function, "py_func", function)
         if source not in self.functions:
-            self.functions[source] = cuda.jit(source, device=True, forceinline=True)
+            called = self.calls and "noinline" in getattr(source, "attributes", ())
+            self.functions[source] = cuda.jit(source, device=True, forceinline=not called)
         return self.functions[source]
 
     def value(self, value: object) -> object:

@@ -18,6 +18,12 @@ from kalmanbandits.simulation.batch import Batch
 from kalmanbandits.simulation.environment import environment
 from kalmanbandits.simulation.gpu_compiler import SIMULATED, cuda
 from kalmanbandits.simulation.gpu_kernel import GpuKernel, Kind, compiled
+from kalmanbandits.simulation.gpu_learned import (
+    BLOCK,
+    KERNEL,
+    compiled_learned,
+    learned_arrays,
+)
 from kalmanbandits.simulation.gpu_memory import gpu_record, word_type, words_apart
 from kalmanbandits.simulation.oracles import Oracle
 from kalmanbandits.simulation.progress import Progress, announce
@@ -60,7 +66,8 @@ class Group:
         sizes = (self.dimension, self.arms, precision, self.trace)
         memory, word = records[0].dtype, self.word.itemsize
         apart = 0 if SIMULATED else words_apart(memory, spec.seldom, word)
-        place, block = _place(spec, memory.itemsize - apart * word)
+        self.learned = spec.kernel == KERNEL
+        place, block = ("global", BLOCK) if self.learned else _place(spec, memory.itemsize - apart * word)
         apart = apart if place == "shared" else 0
         self.kind = Kind(spec.kernel, memory, self.envs.dtype, *sizes, place, block, apart)
 
@@ -87,20 +94,28 @@ class Group:
             "choices": ((threads, traced), whole),
             "rewards": ((threads, traced), self.real),
             "rows": ((threads, self.row), np.dtype(np.float64)),
+            **(learned_arrays(self.kind.memory, threads, self.rounds) if self.learned else {}),
         }
 
     @property
     def bytes_per_run(self) -> int:
         """Of GPU memory, for all players of the simulation that has most of them."""
         threads = max(len(players) for players in self.numbers.values())
-        each = sum(math.prod(shape) * kind.itemsize for shape, kind in self.arrays(1).values())
-        return each * threads
+        return (self._bytes(2) - self._bytes(1)) * threads
+
+    @property
+    def bytes_per_lane(self) -> int:
+        """Of GPU memory that a lane needs however few runs it plays."""
+        return 2 * self._bytes(1) - self._bytes(2)
+
+    def _bytes(self, threads: int) -> int:
+        return sum(math.prod(shape) * kind.itemsize for shape, kind in self.arrays(threads).values())
 
     def compiled(self, progress: Progress | None) -> GpuKernel:
         """The kernel, ready to launch."""
         if self.kind not in _ready:
             announce(progress, f"compiling {self.name}")
-        kernel = compiled(self.kind)
+        kernel = compiled_learned(self.kind) if self.learned else compiled(self.kind)
         _ready.add(self.kind)
         return kernel
 

@@ -21,7 +21,7 @@ from numba.core import types
 from numpy.typing import DTypeLike
 
 from kalmanbandits.numba_internals.interfaces import compile_gpu_kernel, gpu_assembly, load_on_gpu
-from kalmanbandits.policies.verbs import KERNELS, learn, peek, select
+from kalmanbandits.policies.verbs import KERNELS, due, learn, peek, select
 from kalmanbandits.simulation.environment import advance, look, start
 from kalmanbandits.simulation.gpu_cache import GpuKernelCache
 from kalmanbandits.simulation.gpu_compiler import SIMULATED, Source, compiling, cuda
@@ -36,8 +36,11 @@ class GpuKernel(Protocol):
         """Set the sizes of a launch."""
 
 
-def make_play(d: int, k: int, precision: str, trace: bool) -> Source:
-    """The function that plays rounds `first` … `last` − 1 of thread `i`; sizes are constants in it."""
+def make_play(d: int, k: int, precision: str, trace: bool, stops: bool = False) -> Source:
+    """The function that plays rounds `first` … `last` − 1 of thread `i`; sizes are constants in it.
+
+    If it stops where the memory is `due`, `first` may be any round. It returns the round that comes next.
+    """
     real = np.dtype(precision)
     quarter, together = d // 4, d % 4 != 0
     draws = 4 * d if together else d
@@ -55,7 +58,7 @@ def make_play(d: int, k: int, precision: str, trace: bool) -> Source:
         counts: Any,
         choices: Any,
         rewards: Any,
-    ) -> None:
+    ) -> Any:
         z, following = cuda.local.array(d, real), cuda.local.array(d, real)
         means, scores = cuda.local.array(k, real), cuda.local.array((k, 3), real)
         xi, available = cuda.local.array(draws, real), cuda.local.array(k, np.bool_)
@@ -78,7 +81,8 @@ def make_play(d: int, k: int, precision: str, trace: bool) -> Source:
             w0, w1, w2, w3 = philox(block, MEASUREMENT, key)
             if together:
                 draw(xi, block * np.uint64(d), d, key)
-            for j in range(min(4, last - t)):
+            begin = t % 4 if stops else 0
+            for j in range(begin, min(4, last - t + begin)):
                 best = look(env, z, means)
                 peek(memory, means, key, t)
                 arm = select(memory, scores, available, key, t)
@@ -114,10 +118,14 @@ def make_play(d: int, k: int, precision: str, trace: bool) -> Source:
                     if t < last:
                         point += 1
                         stop = checkpoints[point]
+                if stops and due(memory):
+                    last = t
+                    break
         for j in range(d):
             states[i, j] = z[j]
         sums[i, aside, 0], sums[i, aside, 1], sums[i, aside, 2] = regret, total, squares
         counts[i, aside, 0] = predicted
+        return t
 
     return play
 
@@ -264,7 +272,7 @@ def compiled(kind: Kind) -> GpuKernel:
         return kernel
     with compiling(KERNELS[kind.kernel], kind.precision) as rules:
         source = build(kind, rules.device_function)
-        kernel = _kept_on_disk(source, kind.kernel, kind, signature(kind.env, kind.precision))
+        kernel = kept_on_disk(source, kind.kernel, kind, signature(kind.env, kind.precision))
     return kernel
 
 
@@ -274,12 +282,14 @@ def compiled_finish(precision: str) -> GpuKernel:
     if SIMULATED:
         kernel: GpuKernel = cuda.jit(make_finish())
         return kernel
-    return _kept_on_disk(make_finish(), "finish", precision, finish_signature(precision))
+    return kept_on_disk(make_finish(), "finish", precision, finish_signature(precision))
 
 
-def _kept_on_disk(source: Source, name: str, key: object, arguments: tuple[types.Type, ...]) -> GpuKernel:
+def kept_on_disk(
+    source: Source, name: str, key: object, arguments: tuple[types.Type, ...], **options: object
+) -> GpuKernel:
     """Compile a kernel, or load it if its machine code is on disk."""
-    kernel: GpuKernel = cuda.jit(source)
+    kernel: GpuKernel = cuda.jit(source, **options)
     compile_gpu_kernel(kernel, GpuKernelCache(name, key), arguments)
     return kernel
 

@@ -20,6 +20,7 @@ from kalmanbandits.compilation import entry
 from kalmanbandits.simulation.batch import Batch, Kept
 from kalmanbandits.simulation.gpu_buffers import DeviceArray, DeviceBuffer, pinned_buffer, return_buffer
 from kalmanbandits.simulation.gpu_compiler import cuda
+from kalmanbandits.simulation.gpu_fits import play_fits
 from kalmanbandits.simulation.gpu_groups import Group
 from kalmanbandits.simulation.gpu_kernel import compiled, compiled_finish
 from kalmanbandits.streams import stream_key
@@ -129,6 +130,15 @@ class Lane:
         group, shared = self.groups[number], self.uploaded
         work = shared.envs[number], shared.fresh[number], memory["owners"], memory["keys"]
         measures = [memory[name] for name in ("states", "sums", "counts", "choices", "rewards")]
+        if group.learned:
+            before = self.done
+
+            def note(played: int) -> None:
+                self.done = before + played
+
+            after = shared.points, *measures
+            play_fits(group.kind, group.rounds, work, memory, after, self.stream, self.stop, note)
+            return
         launch = compiled(group.kind)[-(-threads // group.kind.block), group.kind.block, self.stream]
         first, length = 0, FIRST
         while first < group.rounds and not self.stop.is_set():
