@@ -8,6 +8,7 @@ import os
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from targets import STUDY
@@ -34,6 +35,28 @@ def test_a_time_beyond_the_calendar_is_refused() -> None:
         changed.seek(0)
         with pytest.raises(FileFormatError, match="time"):
             kb.Agent.load(changed)
+
+
+def test_a_history_that_ends_before_the_agent_does_is_refused() -> None:
+    """Later rewards would be written into the rows of other rounds."""
+    agent, file = kb.Agent(kb.UCB(arms=2), history=True), io.BytesIO()
+    for _ in range(5):
+        agent.tell(agent.ask(), 1.0)
+    agent.save(file)
+    with zipfile.ZipFile(file) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    rows = np.load(io.BytesIO(parts["agent/history.npy"]))
+    for cut in (rows[:3], rows[1:], rows[:0]):
+        changed, content = io.BytesIO(), io.BytesIO()
+        np.save(content, cut)
+        with zipfile.ZipFile(changed, "w") as archive:
+            for name, part in parts.items():
+                archive.writestr(name, content.getvalue() if name == "agent/history.npy" else part)
+        if len(cut) == 3:
+            with pytest.raises(FileFormatError, match="its history has rounds"):
+                kb.Agent.load(changed)
+        else:
+            assert len(kb.Agent.load(changed).history) == len(cut)
 
 
 def test_half_a_letter_is_no_name(tmp_path: Path) -> None:
