@@ -7,6 +7,7 @@ import json
 import os
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -57,6 +58,31 @@ def test_a_history_that_ends_before_the_agent_does_is_refused() -> None:
                 kb.Agent.load(changed)
         else:
             assert len(kb.Agent.load(changed).history) == len(cut)
+
+
+class Slowly(io.RawIOBase):
+    """A file without a buffer that takes a few bytes at a time, and no more than so many."""
+
+    def __init__(self, room: int) -> None:
+        self.room, self.taken = room, b""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: Any) -> int | None:
+        part = bytes(content[: min(100, self.room - len(self.taken))])
+        self.taken += part
+        return len(part) or None
+
+
+def test_a_file_without_a_buffer_gets_all_of_an_agent() -> None:
+    """It takes as much of a write as it likes: the rest was lost without a word."""
+    agent, whole, file = kb.Agent(kb.UCB(arms=2)), io.BytesIO(), Slowly(10**6)
+    agent.save(whole)
+    agent.save(file)
+    assert file.taken == whole.getvalue()
+    with pytest.raises(BlockingIOError, match="It takes no more"):
+        agent.save(Slowly(300))
 
 
 def test_half_a_letter_is_no_name(tmp_path: Path) -> None:
