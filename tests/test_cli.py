@@ -314,6 +314,13 @@ def test_compiling_is_said_and_not_counted(
     ]
 
 
+def test_a_shard_with_nothing_to_do_is_done(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a study with fewer chunks than shards: its share was a division by zero."""
+    with Reporter(sys.stderr) as reporter:
+        reporter(0, 0)
+    assert capsys.readouterr().err == "100.0 %  0 of 0 rounds\n"
+
+
 def test_plain_lines_come_now_and_then(
     capsys: pytest.CaptureFixture[str], clock_at: Callable[[float], None]
 ) -> None:

@@ -9,6 +9,7 @@ policy gives it.
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import math
@@ -79,9 +80,23 @@ def write(target: Target, content: bytes) -> None:
         return
     stream: Any = target
     try:
-        stream.write(content)
+        _write_all(stream, content)
     except (TypeError, ValueError) as error:  # of text, closed, or only to be read
         raise InvalidType(f"target must be a path or a binary file, got {shown(target)}: {error}") from error
+
+
+def _write_all(stream: Any, content: bytes) -> None:
+    """Write to an open file. One without a buffer may take a part only, on a disk that fills, say."""
+    left = memoryview(content)
+    while isinstance(stream, io.RawIOBase) and len(left):
+        taken = stream.write(left)
+        if not taken:
+            raise BlockingIOError(
+                errno.EAGAIN, f"It takes no more, {len(left)} of {len(content)} bytes are left", shown(stream)
+            )
+        left = left[taken:]
+    if len(left):
+        stream.write(content)
 
 
 def lasting_fields(memory: Memory) -> list[str]:

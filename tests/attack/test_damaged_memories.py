@@ -89,6 +89,54 @@ def test_covariances_that_are_none_are_refused(place: int, number: float) -> Non
         policy.check_memory(memory)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"begun": 0, "adopt": 1, "gone": 50},
+        {"begun": 2**52, "adopt": 1},
+        {"gone": 60, "next": 1},
+        {"unit": 0, "next": 1, "adopt": 1},
+        {"held": 0, "next": 1},
+        {"last": 2**52},
+        {"t": 0},
+    ],
+    ids=str,
+)
+def test_numbers_that_each_may_be_but_not_together_are_refused(changes: dict[str, int]) -> None:
+    """A fit of a negative number of rounds, or of none, ended in an error of NumPy's, some rounds later."""
+    policy = kb.LearnedKalman(arms=3, window=64, dimensions=2)
+    agent = kb.Agent(policy, seed=1)
+    play(agent, 60)
+    memory = np.array([agent.memory], policy.dtype())
+    policy.check_memory(memory)
+    for name, number in changes.items():
+        memory[name] = number
+    with pytest.raises(kb.errors.InvalidArgument, match="memory"):
+        policy.check_memory(memory)
+
+
+def test_a_count_of_rounds_as_large_as_may_be_is_played_on() -> None:
+    """The place of a rehearsal's random numbers was beyond 2⁶⁴."""
+    policy = kb.LearnedKalman(arms=2, window=64, dimensions=2)
+    agent, file = kb.Agent(policy, seed=1), io.BytesIO()
+    play(agent, 60, lambda t: math.sin(t))
+    agent.save(file)
+    with zipfile.ZipFile(file) as archive:
+        parts = {each: archive.read(each) for each in archive.namelist()}
+    other = kb.Agent.load(with_field(parts, "t.npy", np.array([2**52 - 1000])))
+    assert len(play(other, 40, lambda t: math.sin(t))) == 40
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_window_of_nothing_but_gaps_is_fitted_without_a_warning() -> None:
+    agent = kb.Agent(kb.LearnedKalman(arms=3, window=64, dimensions=2), seed=1)
+    play(agent, 40)
+    for _ in range(200):
+        agent.select()
+        agent.skip()
+    assert play(copied(agent), 20) == play(agent, 20)
+
+
 SEQUENCES: dict[str, Callable[[int], float]] = {
     "nothing": lambda t: 0.0,
     "the largest": lambda t: 1e100 if t % 3 else -1e100,

@@ -7,7 +7,9 @@ import json
 import os
 import zipfile
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from targets import STUDY
@@ -34,6 +36,53 @@ def test_a_time_beyond_the_calendar_is_refused() -> None:
         changed.seek(0)
         with pytest.raises(FileFormatError, match="time"):
             kb.Agent.load(changed)
+
+
+def test_a_history_that_ends_before_the_agent_does_is_refused() -> None:
+    """Later rewards would be written into the rows of other rounds."""
+    agent, file = kb.Agent(kb.UCB(arms=2), history=True), io.BytesIO()
+    for _ in range(5):
+        agent.tell(agent.ask(), 1.0)
+    agent.save(file)
+    with zipfile.ZipFile(file) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    rows = np.load(io.BytesIO(parts["agent/history.npy"]))
+    for cut in (rows[:3], rows[1:], rows[:0]):
+        changed, content = io.BytesIO(), io.BytesIO()
+        np.save(content, cut)
+        with zipfile.ZipFile(changed, "w") as archive:
+            for name, part in parts.items():
+                archive.writestr(name, content.getvalue() if name == "agent/history.npy" else part)
+        if len(cut) == 3:
+            with pytest.raises(FileFormatError, match="its history has rounds"):
+                kb.Agent.load(changed)
+        else:
+            assert len(kb.Agent.load(changed).history) == len(cut)
+
+
+class Slowly(io.RawIOBase):
+    """A file without a buffer that takes a few bytes at a time, and no more than so many."""
+
+    def __init__(self, room: int) -> None:
+        self.room, self.taken = room, b""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: Any) -> int | None:
+        part = bytes(content[: min(100, self.room - len(self.taken))])
+        self.taken += part
+        return len(part) or None
+
+
+def test_a_file_without_a_buffer_gets_all_of_an_agent() -> None:
+    """It takes as much of a write as it likes: the rest was lost without a word."""
+    agent, whole, file = kb.Agent(kb.UCB(arms=2)), io.BytesIO(), Slowly(10**6)
+    agent.save(whole)
+    agent.save(file)
+    assert file.taken == whole.getvalue()
+    with pytest.raises(BlockingIOError, match="It takes no more"):
+        agent.save(Slowly(300))
 
 
 def test_half_a_letter_is_no_name(tmp_path: Path) -> None:

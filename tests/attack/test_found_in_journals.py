@@ -335,3 +335,40 @@ def test_a_disk_without_room_for_an_index_is_called_full(
     assert "(the disk is full: 0 bytes are free)" in str(
         database.translated(tmp_path, "cannot be read", error)
     )
+
+
+def test_a_rollback_journal_that_names_another_file_does_not_delete_it(journal: Path) -> None:
+    # The end of a rollback journal may name the journal of several databases, which SQLite then deletes.
+    with contextlib.closing(sqlite3.connect(journal / database.FILE)) as db:
+        assert db.execute("PRAGMA journal_mode = DELETE").fetchone() == ("delete",)
+    foreign = journal.parent / "notes.txt"
+    foreign.write_text("mine")
+    mark, name = bytes.fromhex("d9d505f920a163d7"), os.fsencode(foreign)
+    pages = (journal / database.FILE).stat().st_size // database.PAGE
+    start = mark + struct.pack(">5I", 0, 1, pages, 512, database.PAGE)
+    end = struct.pack(">I", 2**30 // database.PAGE + 1) + name + struct.pack(">2I", len(name), sum(name))
+    (journal / f"{database.FILE}-journal").write_bytes(start.ljust(512, b"\0") + end + mark)
+    with pytest.raises(FileFormatError, match="-journal is no file of SQLite"):
+        kb.Agent.open(journal)
+    assert foreign.read_text() == "mine"
+    (journal / f"{database.FILE}-journal").unlink()
+    with kb.Agent.open(journal) as agent:
+        assert agent.rounds == 3
+
+
+def test_a_history_is_read_while_another_process_plays_on(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What it wrote after the agent had caught up, and before the rows were read, was taken for damage.
+    with kb.Agent.open(journal) as agent, kb.Agent.open(journal) as other:
+        records = agent._journal
+        assert records is not None
+        catch_up = records.look
+
+        def caught_up_too_soon() -> None:
+            catch_up()
+            play(other, 1)
+
+        monkeypatch.setattr(records, "look", caught_up_too_soon)
+        assert agent.history["round"].tolist() == [1, 2, 3]
+        assert agent.history["round"].tolist() == [1, 2, 3, 4]

@@ -19,6 +19,7 @@ from kalmanbandits.agent import calls, checks, forking
 from kalmanbandits.agent.explanation import Explanation, explain
 from kalmanbandits.agent.history import History
 from kalmanbandits.agent.journal import Journal
+from kalmanbandits.agent.nesting import check_alone
 from kalmanbandits.agent.play import Play
 from kalmanbandits.agent.records import LATEST, packed, restore
 from kalmanbandits.agent.settings import Arm
@@ -114,11 +115,12 @@ class AgentBase:
         Explanation
             Prints as a small table, in a notebook too.
         """
+        given = None if available is None else checks.listed(available)
 
         def read(play: Play) -> Explanation:
             offered = play.usable
-            if available is not None:
-                offered = checks.mask(play, available)
+            if given is not None:
+                offered = checks.mask(play, given)
             elif play.open is not None and play.offered[0] == play.rounds:
                 offered = play.offered[1]
             return explain(play, offered)
@@ -153,6 +155,8 @@ class AgentBase:
 
     def close(self) -> None:
         """Close the journal in this process, if there is one."""
+        if self._lock._is_owned():
+            check_alone(self)
         with self._lock:
             if self._journal is not None:
                 self._journal.close()
@@ -185,6 +189,8 @@ class AgentBase:
 
     def _look(self, read: Callable[[Play], T]) -> T:
         """What `read` finds in the state, which is up to date and at rest."""
+        if self._lock._is_owned():
+            check_alone(self)
         with self._lock:
             if self._journal is not None:
                 self._journal.look()
@@ -196,6 +202,8 @@ class AgentBase:
 
     def _turn(self, work: Callable[[], T]) -> T:
         """Do something that may change the state."""
+        if self._lock._is_owned():
+            check_alone(self)
         if self._journal is not None:
             return self._journal.run(work)
         with self._lock:
@@ -289,6 +297,9 @@ class _Lost:
 
     def release(self) -> None:
         """There is nothing to release."""
+
+    def _is_owned(self) -> bool:
+        return False
 
     def __enter__(self) -> bool:
         return self.acquire()

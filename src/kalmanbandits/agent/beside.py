@@ -4,7 +4,8 @@ SQLite writes to them and deletes them by name, without looking. A file of someb
 
     -wal      what was committed since the last checkpoint: magic number, format; empty or zeros after a crash
     -shm      the index of -wal, shared between processes: its format, first or second copy of its header
-    -journal  a rollback journal, of a tool that took the database out of WAL mode
+    -journal  a rollback journal, of a tool that took the database out of WAL mode; one that names a journal
+              of several databases is refused, for SQLite deletes the file of that name, whatever it is
 
 The database and its -shm must not be opened while a connection lives: to close a file ends all POSIX locks
 that the process has on it, SQLite's among them. They were looked at when that connection was made.
@@ -98,7 +99,7 @@ def _is_sqlite(beside: Path, ending: str, wal_mode: bool) -> bool:
         if size == 0:
             return True
         if ending == "-journal":  # of a database in WAL mode it would be rolled back into it
-            return not wal_mode and start.startswith(ROLLBACK)
+            return not wal_mode and start.startswith(ROLLBACK) and not _names_another(file, size)
         begun = ending == "-shm" and start.startswith(SHM_TRUNCATED)
         if not start[SHM_LEAST * begun :].strip(b"\0") and _only_zeros(file, size):
             return ending == "-wal" or size == SHM_LEAST or size % SHM_STEP == 0
@@ -115,6 +116,12 @@ def _is_sqlite(beside: Path, ending: str, wal_mode: bool) -> bool:
         page = struct.unpack("=I", start[SHM_PAGES:])[0]
         return not start[:SHM_PAGES].strip(b"\0") and first == page.to_bytes(4, "big")
     return False
+
+
+def _names_another(file: BinaryIO, size: int) -> bool:
+    """Whether a rollback journal ends with the name of another file."""
+    file.seek(max(size - len(ROLLBACK), len(ROLLBACK)))
+    return file.read() == ROLLBACK
 
 
 def _flipped(found: bytes, wanted: bytes) -> int:

@@ -25,15 +25,20 @@ from kalmanbandits.errors import (
 from kalmanbandits.policies.spec import Spec
 from kalmanbandits.systems.replay import check_replay
 
+PAIRS = "list pairs of a ticket and its reward"
 WILL_NOT_COME = "call expire(ticket) for a reward that will never come"
+
+
+def listed(available: Iterable[Arm]) -> list[Arm]:
+    """The `available` arms, before a call begins: what makes them may ask the agent something."""
+    return entries("available", available, "list arms such as [0, 2]")
 
 
 def mask(play: Play, available: Iterable[Arm]) -> Any:
     """The `available` arms as a mask (arms), without those that are retired."""
     k, names = play.policy.arms, _names(play)
     result = np.zeros(k, np.bool_)
-    listed = entries("available", available, "list arms such as [0, 2]")
-    arms = [arm_index("available", arm, k, names) for arm in listed]
+    arms = [arm_index("available", arm, k, names) for arm in available]
     result[arms] = play.usable[arms]
     if not result.any():
         retired = "only retired ones" if arms else "none"
@@ -122,12 +127,10 @@ def open_ticket(play: Play, ticket: object) -> int:
 
 def batch(play: Play, rewards: Any) -> dict[int, float]:
     """The rewards of a batch by their tickets' numbers, in order."""
-    wanted = "list pairs of a ticket and its reward"
-    listed = entries("rewards", rewards, wanted)
     try:
-        pairs = [(ticket, reward) for ticket, reward in listed]
+        pairs = [(ticket, reward) for ticket, reward in rewards]
     except Exception as error:  # no pairs, or objects of somebody's own
-        raise InvalidType(f"rewards must {wanted}, got {shown(rewards)}") from error
+        raise InvalidType(f"rewards must {PAIRS}, got {shown(rewards)}") from error
     found: dict[int, float] = {}
     for place, (ticket, reward) in enumerate(pairs):
         try:

@@ -211,9 +211,10 @@ def read_events(path: Path, db: sqlite3.Connection, after: int, seed: int, most:
     return found
 
 
-def history(path: Path, db: sqlite3.Connection, seed: int) -> Iterator[Event]:
-    """All the events that are kept."""
-    return (_event(path, row, seed) for row in db.execute("SELECT * FROM event ORDER BY id"))
+def history(path: Path, db: sqlite3.Connection, seed: int, last: int) -> Iterator[Event]:
+    """All the events that are kept, up to number `last`: other processes may have written more by now."""
+    rows = db.execute("SELECT * FROM event WHERE id <= ? ORDER BY id", (last,))
+    return (_event(path, row, seed) for row in rows)
 
 
 def last_event(db: sqlite3.Connection) -> int:

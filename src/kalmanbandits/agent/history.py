@@ -209,7 +209,7 @@ def check_rows(rows: Rows, rounds: int, arms: int) -> Rows:
     if len(rows) and (
         not np.array_equal(rows["round"], np.arange(rows["round"][0], rows["round"][0] + len(rows)))
         or rows["round"][0] < 1
-        or rows["round"][-1] > rounds
+        or rows["round"][-1] != rounds
         or not ((rows["arm"] >= 0) & (rows["arm"] < arms)).all()
     ):
         raise InvalidArgument("its history has rounds or arms that the agent has not")

@@ -130,7 +130,8 @@ class Journal:
         """The rows of the history that is kept."""
         self.check_open()
         with self.connection.words("cannot be read"):
-            found = list(database.history(self.path, self.connection.get(), self.connection.seed))
+            db, seed = self.connection.get(), self.connection.seed
+            found = list(database.history(self.path, db, seed, self._last))
         return rows_on_record(self.path, found, self._play.begun, self._play.policy.arms)
 
     def reread(self) -> None:

@@ -13,12 +13,13 @@ from typing import Any
 from kalmanbandits.agent import calls, checks, forking
 from kalmanbandits.agent.base import AgentBase
 from kalmanbandits.agent.history import Keep, Recorder, check_keep
+from kalmanbandits.agent.nesting import check_alone
 from kalmanbandits.agent.opening import open_journal
 from kalmanbandits.agent.play import Play, compile_verbs
 from kalmanbandits.agent.records import check_agent_policy, check_max_open, check_reward, check_seed
 from kalmanbandits.agent.settings import Arm, Shares, check_settings, check_timeout, given_settings
 from kalmanbandits.agent.tickets import Ticket
-from kalmanbandits.errors import LARGEST, InvalidArgument, file_path, truth, whole
+from kalmanbandits.errors import LARGEST, InvalidArgument, entries, file_path, truth, whole
 from kalmanbandits.policies.spec import Policy
 from kalmanbandits.policies.verbs import learn_once, select_once
 from kalmanbandits.systems.replay import Replay
@@ -111,9 +112,13 @@ class Agent(AgentBase):
         int or str
             The arm's index, or its name where the arms have names.
         """
+        if available is not None:
+            available = checks.listed(available)
         if self._special:
             return self._do(calls.select, available)
         lock = self._lock
+        if lock._is_owned():
+            check_alone(self)
         try:  # in here and below no `with`, which takes twice as long
             lock.acquire()
             play = self._play
@@ -152,6 +157,8 @@ class Agent(AgentBase):
         if type(arm) is not int:
             arm = whole("arm", arm, 0)
         lock = self._lock
+        if lock._is_owned():
+            check_alone(self)
         try:
             lock.acquire()
             play = self._play
@@ -191,9 +198,13 @@ class Agent(AgentBase):
         Ticket
             The number of the round and the arm.
         """
+        if available is not None:
+            available = checks.listed(available)
         if self._special:
             return self._do(calls.ask, available)  # type: ignore[no-any-return]
         lock = self._lock
+        if lock._is_owned():
+            check_alone(self)
         try:
             lock.acquire()
             play = self._play
@@ -229,6 +240,8 @@ class Agent(AgentBase):
             self._do(calls.tell, ticket, reward)
             return
         lock = self._lock
+        if lock._is_owned():
+            check_alone(self)
         try:
             lock.acquire()
             play = self._play
@@ -255,7 +268,7 @@ class Agent(AgentBase):
         rewards : iterable of (Ticket or int, float)
             Pairs as for `tell`, in any order.
         """
-        self._do(calls.tell_many, rewards)
+        self._do(calls.tell_many, entries("rewards", rewards, checks.PAIRS))
 
     def expire(self, ticket: Ticket | int) -> None:
         """Close a pending round whose reward will never come.

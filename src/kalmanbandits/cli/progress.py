@@ -79,7 +79,8 @@ class Reporter:
             self._draw(done, total, line)
         elif now - self.shown >= EVERY or (done == total and not self.ended):
             self.shown, self.ended = now, done == total
-            print(f"{100 * done / total:5.1f} %  {line}", file=self.stream, flush=True)
+            share = done / total if total else 1.0  # a shard may have nothing to do
+            print(f"{100 * share:5.1f} %  {line}", file=self.stream, flush=True)
 
     @staticmethod
     def line(done: int, total: int, rate: float) -> str:

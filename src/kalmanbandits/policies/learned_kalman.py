@@ -131,9 +131,16 @@ class LearnedKalman(Policy):
             As `memory()` makes it, of type `dtype()`.
         """
         super().check_memory(memory)
-        gone, t = int(memory["gone"][0]), int(memory["t"][0])
-        if gone > t:
-            raise InvalidArgument(f"memory must have gone at most t = {t}, got gone = {gone}")
+        t = int(memory["t"][0])
+        for name in ("gone", "begun", "fitted", "held", "last"):
+            if (most := int(memory[name].max())) > t:
+                raise InvalidArgument(f"memory must have {name} at most t = {t}, got {name} = {most}")
+        if memory["unit"][0] == 0 and (memory["adopt"][0] > 0 or memory["fitted"][0] > 0):
+            raise InvalidArgument("memory['unit'] must be positive after a fit has begun, got 0")
+        now, held = ("begun", "begun_held") if memory["adopt"][0] > 0 else ("t", "held")
+        rounds = min(int(memory[held][0]), int(memory[now][0]) - int(memory["gone"][0]))
+        if rounds < 1 and memory["unit"][0] > 0:
+            raise InvalidArgument(f"memory must have rounds for a fit to look at, got {rounds} of them")
         for name in ("P", "Q"):
             if (np.diagonal(memory[name][0], axis1=-2, axis2=-1) < 0).any():
                 raise InvalidArgument(f"memory[{name!r}] must hold variances, got a negative one")
@@ -211,7 +218,7 @@ class LearnedKalman(Policy):
         with np.errstate(over="ignore"):
             y = np.clip(m["reward"][places] / m["unit"], -FARTHEST, FARTHEST)
         y = np.rint(y / GRID) * GRID
-        middle = float(np.median(y[arms >= 0]))
+        middle = float(np.median(y[arms >= 0])) if (arms >= 0).any() else 0.0
         discrete = is_discrete(m["repeated"])
         reach = np.inf if discrete else float(m["reach"])
         cells = Cells(arms, np.clip(y, middle - CLIP, middle + CLIP), np.ones(n, np.int64), reach)
@@ -314,6 +321,8 @@ class LearnedKalman(Policy):
         m = memory[0]
         with np.errstate(over="ignore"):
             y = m["reward"][places][m["arm"][places] >= 0] / float(m["unit"])
+        if not len(y):  # nothing but gaps
+            return
         y = np.clip(y, -1e300, 1e300)
         off = np.abs(y - np.median(y))
         size = float(np.median(off)) or float(off.mean())

@@ -42,7 +42,7 @@ def episodes_of(arms: int) -> int:
 def draw_deviates(t: int, d: int, episodes: int) -> Array:
     """The normal deviates of a rehearsal in round t: episodes × rounds × (what moves the state, noise)."""
     numbers = np.empty((episodes, LENGTH + 1, d + 1))
-    normals(numbers.reshape(-1), KEY, REHEARSAL, t * numbers.size)
+    normals(numbers.reshape(-1), KEY, REHEARSAL, int(t) * numbers.size % 2**63)
     return numbers
 
 
