@@ -115,7 +115,7 @@ class AgentBase:
         Explanation
             Prints as a small table, in a notebook too.
         """
-        given = None if available is None else checks.listed(available)
+        given = None if available is None else checks.read_arms(available)
 
         def read(play: Play) -> Explanation:
             offered = play.usable

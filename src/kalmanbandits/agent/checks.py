@@ -29,7 +29,7 @@ PAIRS = "list pairs of a ticket and its reward"
 WILL_NOT_COME = "call expire(ticket) for a reward that will never come"
 
 
-def listed(available: Iterable[Arm]) -> list[Arm]:
+def read_arms(available: Iterable[Arm]) -> list[Arm]:
     """The `available` arms, before a call begins: what makes them may ask the agent something."""
     return entries("available", available, "list arms such as [0, 2]")
 

@@ -113,7 +113,7 @@ class Agent(AgentBase):
             The arm's index, or its name where the arms have names.
         """
         if available is not None:
-            available = checks.listed(available)
+            available = checks.read_arms(available)
         if self._special:
             return self._do(calls.select, available)
         lock = self._lock
@@ -199,7 +199,7 @@ class Agent(AgentBase):
             The number of the round and the arm.
         """
         if available is not None:
-            available = checks.listed(available)
+            available = checks.read_arms(available)
         if self._special:
             return self._do(calls.ask, available)  # type: ignore[no-any-return]
         lock = self._lock

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from kalmanbandits.errors import LARGEST
+import numpy as np
+
+from kalmanbandits.errors import LARGEST, InvalidArgument
 from kalmanbandits.identification.search import MODELS
 from kalmanbandits.learning.local_levels import BANK, VALUES, level_fields
 from kalmanbandits.policies.learned_kalman_index import LINES
 from kalmanbandits.policies.learned_kalman_kernel import LATEST
-from kalmanbandits.policies.spec import COUNT, POSITIVE, Range
+from kalmanbandits.policies.spec import COUNT, POSITIVE, Memory, Range
 
 COUNTS = (
     "t", "fitted", "adopt", "begun", "again", "trusted", "next", "drawn", "rewarded", "last", "gone",
@@ -105,3 +107,26 @@ def memory_ranges(k: int, window: int, D: int) -> dict[str, Range]:
         "strike": (-1, 1),
         **dict.fromkeys(("unit", "surprise", "s2", "squares"), POSITIVE),
     }
+
+
+def check_record(memory: Memory) -> None:
+    """Refuse numbers that are in range and do not fit together."""
+    t = int(memory["t"][0])
+    for name in ("gone", "begun", "fitted", "held", "last"):
+        if (most := int(memory[name].max())) > t:
+            raise InvalidArgument(f"memory must have {name} at most t = {t}, got {name} = {most}")
+    if memory["unit"][0] == 0 and (memory["adopt"][0] > 0 or memory["fitted"][0] > 0):
+        raise InvalidArgument("memory['unit'] must be positive after a fit has begun, got 0")
+    now, held = ("begun", "begun_held") if memory["adopt"][0] > 0 else ("t", "held")
+    rounds = min(int(memory[held][0]), int(memory[now][0]) - int(memory["gone"][0]))
+    if rounds < 1 and memory["unit"][0] > 0:
+        raise InvalidArgument(f"memory must have rounds for a fit to look at, got {rounds} of them")
+    for name in ("P", "Q"):
+        if (np.diagonal(memory[name][0], axis1=-2, axis2=-1) < 0).any():
+            raise InvalidArgument(f"memory[{name!r}] must hold variances, got a negative one")
+    level, both, deviation = np.moveaxis(memory["spread"][0], -1, 0)  # rounding may leave less than none
+    if (np.minimum(level, deviation) < -1e-6).any() or (both**2 > level * deviation + 1e-6).any():
+        raise InvalidArgument("memory['spread'] must hold covariances, got some that are none")
+    for name, values in (("s2", memory["s2"][0]), ("prior", memory["prior"][0, ..., [0, 2]])):
+        if ((values > 0).any(axis=-1) & (values <= 0).any(axis=-1)).any():
+            raise InvalidArgument(f"memory[{name!r}] must be positive for all arms of a model, or for none")
