@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from peak_memory import peak_memory
 
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.policies import UCB, KalmanGreedy, Random
@@ -94,16 +95,10 @@ def test_labels() -> None:
 
 
 def test_memory_does_not_grow_with_runs() -> None:
-    import tracemalloc
-
     def peak(runs: int) -> int:
-        tracemalloc.start()
-        simulate(SYSTEM, {"U": UCB(arms=2)}, rounds=2, runs=runs, threads=1, keep="moments")
-        found = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return found
+        players = {"U": UCB(arms=2)}
+        return peak_memory(lambda: simulate(SYSTEM, players, rounds=2, runs=runs, threads=1, keep="moments"))
 
-    peak(100)  # imports, and compiles
     assert peak(8_000) - peak(2_000) < 6_000 * 2 * 8  # less than one of the five measures of the runs added
 
 

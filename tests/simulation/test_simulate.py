@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from peak_memory import peak_memory
 
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.policies import UBSS, UCB, KalmanGreedy, Random, SlidingWindowUCB
@@ -245,17 +246,12 @@ def test_bad_input_is_refused(changes, message):
 
 
 def test_memory_does_not_grow_with_rounds():
-    import tracemalloc
-
-    def peak(rounds: int) -> int:
-        tracemalloc.start()
-        simulate(SYSTEM, {"U": UBSS(arms=2), "K": KalmanGreedy(SYSTEM)}, rounds=rounds, runs=1, threads=1)
-        size = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return size
-
-    peak(5000)
-    assert peak(500_000) < 1.05 * peak(5000) + 20_000
+    players = {"U": UBSS(arms=2), "K": KalmanGreedy(SYSTEM)}
+    few, many = (
+        peak_memory(lambda rounds=rounds: simulate(SYSTEM, players, rounds=rounds, runs=1, threads=1))
+        for rounds in (5_000, 500_000)
+    )
+    assert many < 1.05 * few + 20_000
 
 
 def test_many_arms_and_dimensions():
