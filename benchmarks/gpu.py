@@ -1,11 +1,12 @@
 """The GPU against the CPU: the same choices, and how fast.
 
-    make bench-gpu          (or: python benchmarks/gpu.py [--quick])
+    make bench-gpu          (or: python benchmarks/gpu.py [--quick] [PART …])
 
 Times the kernels alone and what a user gets from `simulate` and `run_study`, dataset and store included, in
 both precisions; the full-size figure of the paper; the start of a process with and without kernels on disk.
 Counts the runs in which GPU and CPU part, for every policy on several systems, and holds single precision
-against double. Everything goes to `benchmarks/gpu.json`, from which `benchmarks/speed.py` writes its section.
+against double. Everything goes to `benchmarks/gpu.json`, from which `benchmarks/speed.py` writes its section;
+parts that are not asked for stay as they were.
 """
 
 from __future__ import annotations
@@ -239,6 +240,59 @@ def learned(quick: bool) -> dict[str, Any]:
     }
 
 
+def learned_elsewhere(quick: bool) -> list[dict[str, Any]]:
+    """`LearnedKalman` with more arms, as moments, and through `run_study`: each against the CPU's regrets."""
+    from kalmanbandits.studies import run_study
+    from kalmanbandits.studies.document.spec import parse_study
+
+    runs, rounds = (16, 300) if quick else (512, 2000)
+    found = []
+    for where, system in SYSTEMS.items():
+        chosen = {"LearnedKalman": kb.LearnedKalman(arms=system.arms)}
+        options: dict[str, Any] = {"rounds": rounds, "runs": runs, "checkpoints": [rounds]}
+        ours = kb.simulate(system, chosen, **options).regret.values[0, :, -1]
+        began = time.perf_counter()
+        theirs = kb.simulate(system, chosen, **options, backend="gpu").regret.values[0, :, -1]
+        seconds = time.perf_counter() - began
+        moments = kb.simulate(system, chosen, **options, backend="gpu", keep="moments")
+        found.append(
+            {
+                "system": where,
+                "arms": system.arms,
+                "runs": runs,
+                "rounds": rounds,
+                "same": int(np.isclose(ours, theirs, rtol=1e-8).sum()),
+                "regret": float(ours.mean()),
+                "paired": float((theirs - ours).mean()),
+                "error": float((theirs - ours).std() / math.sqrt(runs)),
+                "moments": float(moments.regret_mean.values[0, -1] / theirs.mean() - 1),
+                "seconds": seconds,
+            }
+        )
+        print("  ", found[-1], flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        study = parse_study(LEARNED_STUDY.format(rounds=rounds, runs=runs))
+        results = [run_study(study, Path(folder) / name, backend=name) for name in ("cpu", "gpu")]
+        trees = (next(iter(result.to_xarray().children.values())) for result in results)
+        ours, theirs = (tree["regret"].values.reshape(-1) for tree in trees)
+    same = int(np.isclose(ours, theirs, rtol=1e-8).sum())
+    found.append({"system": "run_study", "runs": runs, "rounds": rounds, "same": same})
+    return found
+
+
+LEARNED_STUDY = """
+name = "learned"
+rounds = {rounds}
+runs = {runs}
+checkpoints = 1
+measures = ["regret"]
+[[systems]]
+family = "rotation"
+theta = 1.0
+[[policies]]
+policy = "LearnedKalman"
+"""
+
 FIGURE = """
 name = "figure"
 rounds = {rounds}
@@ -345,21 +399,24 @@ def machine() -> dict[str, str]:
     return found
 
 
-def main(quick: bool) -> int:
+def main(quick: bool, chosen: list[str]) -> int:
     warnings.simplefilter("ignore")
     cuda.get_current_device()
-    result: dict[str, Any] = {"machine": machine()}
+    kept = HERE / "gpu.json"
+    result: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
+    result["machine"] = machine()
     print(result["machine"], flush=True)
     parts = {"calls": calls, "start": start, "figure": figure, "speeds": speeds, "learned": learned}
-    parts["comparisons"] = comparisons
-    for name, part in parts.items():
+    parts |= {"learned_elsewhere": learned_elsewhere, "comparisons": comparisons}
+    for name in chosen or parts:
+        part = parts[name]
         began = time.perf_counter()
         result[name] = part(quick)
         print(f"{name}: {time.perf_counter() - began:.0f} s", flush=True)
         for line in result[name] if isinstance(result[name], list) else [result[name]]:
             print("  ", json.dumps(line, ensure_ascii=False), flush=True)
         if not quick:
-            (HERE / "gpu.json").write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+            kept.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
     runs = sum(line["runs"] for line in result["comparisons"])
     differ = sum(line["differ"] for line in result["comparisons"])
     print(f"{differ} of {runs} runs differ between GPU and CPU")
@@ -367,4 +424,5 @@ def main(quick: bool) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main("--quick" in sys.argv[1:]))
+    names = [word for word in sys.argv[1:] if word != "--quick"]
+    sys.exit(main("--quick" in sys.argv[1:], names))
