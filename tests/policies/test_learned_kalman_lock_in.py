@@ -39,6 +39,39 @@ def test_an_arm_that_was_low_when_it_was_first_seen_is_found_again(moves):
     assert np.sort(shares)[1] > 0.25, shares  # it may chance to pay as little when it is looked at again
 
 
+def test_the_arm_that_lags_furthest_gets_a_second_look():
+    """Of an arm that first pays a hundred deviations of the noise less, the next reward is far better."""
+    shares = []
+    for seed in range(8):
+        rng = np.random.default_rng([4, seed])
+        table = 0.5 * rng.standard_normal((1500, 3))
+        table[:, 1] -= 20.0  # stands still
+        table[:, 2] += autoregression(rng, 1500, 0.95, 30.0)
+        table[:20, 2] = -60.0
+        result = simulate(Replay(table), {"L": LearnedKalman(arms=3)}, seed=seed, checkpoints=1, trace=True)
+        chosen = result.choice.values[0, 0]
+        assert np.sum(chosen[100:] == 1) < 60
+        assert np.sum(chosen[100:] == 2) >= 1
+        shares.append(float(np.mean(chosen[500:] == 2)))
+    assert np.sort(shares)[4] > 0.25, shares  # it may chance to pay as little when it is looked at again
+
+
+def test_a_second_look_that_was_dear_does_not_stand_in_the_way_of_cheap_tries():
+    """One arm pays as little at its second look; another, a tenth as far behind, is found all the same."""
+    found = 0
+    for seed in range(4):
+        rng = np.random.default_rng([5, seed])
+        table = 0.5 * rng.standard_normal((3000, 3))
+        table[:, 1] -= 60.0  # stands still
+        table[:, 2] += autoregression(rng, 3000, 0.9, 6.0)
+        table[:20, 2] = -6.0
+        result = simulate(Replay(table), {"L": LearnedKalman(arms=3)}, seed=seed, checkpoints=1, trace=True)
+        chosen = result.choice.values[0, 0]
+        assert np.sum(chosen == 1) <= 4
+        found += np.mean(chosen[1500:] == 2) > 0.25
+    assert found >= 3
+
+
 def test_what_an_arm_could_gain_by_its_own_rewards():
     """Against quadrature; nothing for an arm seen once or often, or that varies by noise alone."""
     rng = np.random.default_rng(1)

@@ -148,7 +148,7 @@ class LearnedKalman(Policy):
         """Nothing seen; the first fit is due after a few rounds."""
         memory["next"] = max(FIRST, 2 * min(self.arms, OPENING))
         memory["surprise"] = 1.0
-        memory["retried"] = -1
+        memory["retried"] = memory["looked"] = -1
 
     def attend(self, memory: Memory, done: object = None) -> None:
         """Begin a fit, or adopt the one that has begun: `done`, where a thread has done it."""

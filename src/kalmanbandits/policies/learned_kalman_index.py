@@ -11,7 +11,7 @@ from typing import Any
 from kalmanbandits.compilation import jit, routine
 from kalmanbandits.identification.search import CURRENT
 from kalmanbandits.identification.smoothing import loading_variance
-from kalmanbandits.learning.local_levels import common_noise, level_index, spread_levels
+from kalmanbandits.learning.local_levels import common_noise, is_discrete, level_index, spread_levels
 from kalmanbandits.policies.kalman_lookahead import expected_envelope
 
 WIDTH = 1.0  # of the logarithm by which the bonus for an arm's uncertain parameters grows
@@ -30,11 +30,15 @@ LONG_AGO, PRICE, REACHABLE = 4.0, 0.05, 10.0
 # The same where no model is believed or the arm lags further behind: such tries may cost this share of the
 # deviation of rewards about their levels, per round.
 AGES_AGO, ALWAYS = 30.0, 0.01
+SECOND_LOOK = 100  # rounds before the arm that lags furthest gets a second look, whatever that costs
 # The same by the arm's own rewards: such a try may cost this share of what they say that the arm could have
 # gained since its last pull.
 NOT_LONG_AGO, OWN_SHARE = 1.2, 0.1
 FEW_ARMS, WIDER = 20, 2.0  # arms that may have been tried after t rounds: so many, or this times √t if more
 BIAS, SHARP = 2.5, 2.0  # log-odds where the linear model begins to be believed, and how sharply
+# How much sooner it is believed at first, and the rounds after which no sooner: where rewards swing, levels
+# choose worse than chance.
+LEAD, OPEN = 4.0, 60
 
 
 @routine
@@ -44,7 +48,8 @@ def prepare(m: Any) -> None:
         return
     d, k = m.d[CURRENT], m.pulls.shape[0]
     spread_levels(m)
-    weight = 1 / (1 + math.exp(SHARP * (BIAS - m.odds))) if d > 0 else 0.0
+    bias = BIAS if is_discrete(m.repeated) else BIAS - LEAD * max(0.0, 1 - m.t / OPEN)
+    weight = 1 / (1 + math.exp(SHARP * (bias - m.odds))) if d > 0 else 0.0
     needed = ENOUGH * d * (m.distinct + 0.5 * (d + 1))
     curiosity = max(m.curiosity, CURIOSITY * needed / (needed + m.learned)) if d > 0 else 0.0
     crowded = m.distinct >= max(FEW_ARMS, WIDER * math.sqrt(m.t))
@@ -72,6 +77,8 @@ def prepare(m: Any) -> None:
         waits = crowded and m.pulls[arm] == 0
         if not waits and (m.greedy < 0 or m.scores[arm, 0] > m.scores[m.greedy, 0]):
             m.greedy = arm
+    if m.retried >= 0 and m.last[m.retried] == m.t - 1:
+        charge(m)
     m.retried = -1
     believed = weight > 0.5 and m.fitted > 0
     if believed:
@@ -140,6 +147,10 @@ def _retry(m: Any, believed: Any) -> None:
       the arm would have to move by far more than any that is known, whose deviation is |c| as states have
       mean square 1;
     * in any case, when its last pull was ages ago, within a small share of the rewards' deviation per round.
+
+    And once, whatever that costs, the arm that lags furthest of those not pulled for long: seen low by
+    chance, an arm of large scale looks like one of a low level, and no price that is small for the arms in
+    use would do.
     """
     oldest, ago, widest = -1, 0.0, 0.0
     for arm in range(m.pulls.shape[0]):
@@ -149,19 +160,35 @@ def _retry(m: Any, believed: Any) -> None:
                 square += m.C[CURRENT, arm, a] ** 2
             widest = max(widest, square)
     deviation = math.sqrt(common_noise(m, 0))
+    furthest, lag = -1, 0.0
     for arm in range(m.pulls.shape[0]):
-        if 0 < m.pulls[arm] <= KNOWN_AFTER and arm != m.greedy:
-            since = m.t / (m.last[arm] + 1)
+        since = m.t / (m.last[arm] + 1)
+        if m.pulls[arm] > 0 and arm != m.greedy and (m.pulls[arm] <= KNOWN_AFTER or since > LONG_AGO):
             price = m.scores[m.greedy, 0] - m.scores[arm, 0]
-            rate = ALWAYS * deviation if since > AGES_AGO else 0.0
-            if believed and since > LONG_AGO and price * price <= REACHABLE * REACHABLE * widest:
-                rate = max(rate, PRICE * m.loss)
+            if since > LONG_AGO and price > lag:
+                furthest, lag = arm, price
             gain = (m.t - m.last[arm]) * m.alone[arm] if since > NOT_LONG_AGO else 0.0
-            if since > ago and (m.spent + price <= rate * m.t or price < OWN_SHARE * gain):
+            worth = price < OWN_SHARE * gain
+            if believed and since > LONG_AGO and price * price <= REACHABLE * REACHABLE * widest:
+                worth = worth or m.spent + price <= PRICE * m.loss * m.t
+            if since > AGES_AGO:
+                worth = worth or max(m.spent, m.paid[arm]) + price <= ALWAYS * deviation * m.t
+            if worth and since > ago:
                 oldest, ago = arm, since
+    if m.looked < 0 and m.t >= SECOND_LOOK and furthest >= 0:
+        oldest = furthest
     if oldest >= 0:
         m.retried = oldest
         m.scores[oldest, 2] += INSIST
+
+
+@jit
+def charge(m: Any) -> None:
+    """Count what trying an arm again has cost, by what is known now, but for the second look."""
+    if m.looked < 0 and m.t > SECOND_LOOK:
+        m.looked = m.retried
+    else:
+        m.spent += max(m.scores[m.greedy, 0] - m.scores[m.retried, 0], 0.0)
 
 
 @routine

@@ -13,7 +13,7 @@ from kalmanbandits.compilation import entry, jit, routine
 from kalmanbandits.identification.search import CURRENT, MODELS
 from kalmanbandits.identification.smoothing import loading_variance, propagate, temper
 from kalmanbandits.learning.local_levels import is_discrete, observe_level
-from kalmanbandits.policies.learned_kalman_index import KNOWN_AFTER, prepare
+from kalmanbandits.policies.learned_kalman_index import KNOWN_AFTER, charge, prepare
 from kalmanbandits.policies.random import chance
 from kalmanbandits.policies.verbs import register_kernel
 
@@ -171,17 +171,14 @@ def _update(memory: Any, arm: Any, reward: Any) -> None:
         prepare(m)
         return
     if m.fitted > 0:
-        price = max(m.scores[m.greedy, 0] - m.scores[arm, 0], 0.0)
-        m.paid[arm] += price
-        if arm == m.retried:
-            m.spent += price
+        m.paid[arm] += max(m.scores[m.greedy, 0] - m.scores[arm, 0], 0.0)
     y = on_grid(m, reward)
     if m.again > 0:
         m.again -= 1
     elif (
         m.fitted > 0
         and arm != m.greedy
-        and m.pulls[arm] <= KNOWN_AFTER
+        and (m.pulls[arm] <= KNOWN_AFTER or arm == m.retried)
         and (arm != m.retried or (y > m.scores[m.greedy, 0] and not is_discrete(m.repeated)))
     ):
         m.again, m.tried = REPEATS, arm
@@ -235,6 +232,9 @@ def _skip(memory: Any, arm: Any) -> None:
     m = memory
     if m.held > 0:  # a gap: the filter predicts through, and so will fits
         _record(m, -1, 0.0)
+        if arm == m.retried:  # or an arm whose rewards never come would be tried again for ever
+            charge(m)
+            m.alone[arm] = 0.0
     if m.d[CURRENT] > 0:
         propagate(m.d[CURRENT], m.G[CURRENT], m.Q[CURRENT], m.z, m.P, m.work_M)
     prepare(m)

@@ -56,6 +56,7 @@ def memory_fields(k: int, window: int, D: int) -> list[tuple[Any, ...]]:
         ("loss", "f8"),  # per round of the last one, in units
         ("retried", "i8"),  # the arm that is tried again only because that was long ago; −1 for none
         ("spent", "f8"),  # units that such tries have cost
+        ("looked", "i8"),  # the arm that got a second look; −1 for none yet
         ("paid", "f8", (k,)),  # units that each arm has cost against the best prediction
         ("alone", "f8", (k,)),  # units per round that arms seldom seen could gain, by their own rewards
         ("learned", "f8"),  # nats that rewards have given of state and arms
@@ -100,6 +101,7 @@ def memory_ranges(k: int, window: int, D: int) -> dict[str, Range]:
         "greedy": arm,
         "tried": arm,
         "retried": (-1, k - 1),
+        "looked": (-1, k - 1),
         "lines": (-1, k - 1),
         "d": (0, D),
         "in_use": (0, BANK - 1),

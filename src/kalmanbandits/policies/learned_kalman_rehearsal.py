@@ -68,7 +68,8 @@ def play_episodes(memory: Memory, episodes: int) -> Array:
     stage = memory.copy()
     stage["U"][:, CURRENT] = 0.0
     stage["odds"], stage["learned"], stage["again"] = 1e3, np.inf, 0
-    stage["paid"] = -np.inf  # nothing is explored
+    stage["paid"], stage["spent"], stage["alone"] = -np.inf, np.inf, 0.0  # nothing is explored or tried again
+    stage["looked"] = 0
     losses = np.zeros((2, episodes))
     for loss, stage["curiosity"] in zip(losses, (0.0, CURIOUS), strict=True):
         _play(stage, numbers, loss)

@@ -17,8 +17,7 @@ import numpy as np
 
 from kalmanbandits.compilation import cache_folder, read_checked, write_checked
 from kalmanbandits.identification import doubt, maximisation, past, search_machine, smoothing, steps
-from kalmanbandits.learning import local_levels
-from kalmanbandits.policies import learned_kalman, learned_kalman_index, learned_kalman_rehearsal
+from kalmanbandits.policies import learned_kalman, learned_kalman_rehearsal
 from kalmanbandits.policies.learned_kalman_kernel import LATEST
 from kalmanbandits.policies.learned_kalman_machine import fit_type
 from kalmanbandits.policies.learned_kalman_rehearsal import episodes_of
@@ -42,8 +41,7 @@ LEAST_SHARED = 99 * 1024  # on other GPUs
 FIELDS = {
     "AT_G": "G", "AT_Q": "Q", "AT_C": "C", "AT_MU": "mu", "AT_S2": "s2", "AT_U": "U", "AT_PRIOR": "prior",
     "AT_PAST": "past", "AT_STATE": "state", "AT_D": "d", "AT_STATE_Z": "z", "AT_STATE_P": "P",
-    "AT_REACH": "reach", "AT_PULLS": "pulls", "AT_LAST": "last", "AT_T": "t", "AT_POOL": "pool",
-    "AT_LOSS": "loss", "AT_ALONE": "alone", "AT_SPENT": "spent", "AT_FITTED": "fitted",
+    "AT_REACH": "reach",
 }  # fmt: skip
 CONSTANTS = {
     smoothing: ("OUTLIER",),
@@ -56,11 +54,6 @@ CONSTANTS = {
     search_machine: ("NUMBERS",),
     learned_kalman: ("DOUBTS",),
     learned_kalman_rehearsal: ("EPISODES", "LENGTH", "CURIOUS"),
-    local_levels: ("FIRST_GUESS",),
-    learned_kalman_index: (
-        "KNOWN_AFTER", "LONG_AGO", "PRICE", "REACHABLE", "AGES_AGO", "ALWAYS", "NOT_LONG_AGO", "OWN_SHARE",
-        "INSIST",
-    ),
 }  # fmt: skip
 ARGUMENTS = (*(ctypes.c_uint64,) * 6, ctypes.c_int, *(ctypes.c_uint64,) * 2, ctypes.c_longlong)
 EPISODE_ARGUMENTS = (*(ctypes.c_uint64,) * 5, ctypes.c_int)

@@ -1,5 +1,5 @@
 // policies/learned_kalman_rehearsal.py: episodes of the current model, whose parameters are taken as known. Then
-// learned_kalman_index.prepare is the prediction, the bonus for the state, the knowledge gradient, and _retry.
+// learned_kalman_index.prepare is the prediction, the bonus for the state, and the knowledge gradient.
 
 #define ENDLESS 1e308
 
@@ -42,34 +42,6 @@ DEVICE double expected_envelope(double* level, double* slope) {
   return total;
 }
 
-// learned_kalman_index._retry, when the linear model is believed: which arm is tried again, or -1. Only predictions
-// change in an episode.
-DEVICE int arm_to_retry(const double* row, const double* value) {
-  const Long *pulls = (const Long*)row + AT_PULLS, *last = (const Long*)row + AT_LAST;
-  const double t = (double)((const Long*)row)[AT_T], *pool = row + AT_POOL;
-  const double deviation = sqrt((pool[0] + FIRST_GUESS) / (pool[1] + FIRST_GUESS));
-  int greedy = 0, oldest = -1;
-  double ago = 0, widest = 0;
-  for (int k = 0; k < ARMS; k++) {
-    if (value[k] > value[greedy]) greedy = k;
-    double square = 0;
-    for (int a = 0; a < SIDE; a++) square += row[AT_C + k * SIDE + a] * row[AT_C + k * SIDE + a];
-    if (pulls[k] > KNOWN_AFTER) widest = fmax(widest, square);
-  }
-  for (int k = 0; k < ARMS; k++) {
-    if (pulls[k] == 0 || pulls[k] > KNOWN_AFTER || k == greedy) continue;
-    const double since = t / (last[k] + 1), price = value[greedy] - value[k];
-    double rate = since > AGES_AGO ? ALWAYS * deviation : 0.0;
-    if (since > LONG_AGO && price * price <= REACHABLE * REACHABLE * widest) rate = fmax(rate, PRICE * row[AT_LOSS]);
-    const double gain = since > NOT_LONG_AGO ? (t - last[k]) * row[AT_ALONE + k] : 0.0;
-    if (since > ago && (row[AT_SPENT] + price <= rate * t || price < OWN_SHARE * gain)) {
-      oldest = k;
-      ago = since;
-    }
-  }
-  return oldest;
-}
-
 // The regret of an episode with these normal deviates, D + 1 for each round.
 template <int D> DEVICE double play_episode(const double* row, double curiosity, const double* numbers) {
   using Z = Sizes<D>;
@@ -95,9 +67,6 @@ template <int D> DEVICE double play_episode(const double* row, double curiosity,
   }
   const double reach = row[AT_REACH];
   double loss = 0;
-  bool seldom = false;
-  for (int k = 0; k < ARMS; k++) seldom |= ((const Long*)row)[AT_PULLS + k] <= KNOWN_AFTER;
-  seldom &= ((const Long*)row)[AT_FITTED] > 0;
 #pragma unroll 1
   for (int t = 1; t <= LENGTH; t++) {
     numbers += D + 1;
@@ -110,7 +79,6 @@ template <int D> DEVICE double play_episode(const double* row, double curiosity,
       }
       top = fmax(top, next[k]);
     }
-    const int retried = seldom ? arm_to_retry(row, value) : -1;
     for (int k = 0; k < ARMS; k++) {
       double Pc[D], mean = mu[k], variance = s2[k], lasting = 0, level[ARMS], slope[ARMS];
       EACH(a, 0, D) {
@@ -131,8 +99,7 @@ template <int D> DEVICE double play_episode(const double* row, double curiosity,
         EACH(a, 0, D) slope[b] += w[b][a] * Pc[a];
         slope[b] *= scale;
       }
-      double its = value[k] + sqrt(curiosity * lasting) + (expected_envelope(level, slope) - top);
-      if (k == retried) its += INSIST;
+      const double its = value[k] + sqrt(curiosity * lasting) + (expected_envelope(level, slope) - top);
       best = fmax(best, mean);
       if (k == 0 || its > index) {
         index = its;
