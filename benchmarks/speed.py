@@ -210,6 +210,11 @@ def _gpu(found: dict[str, Any]) -> str:
             f"mean paired difference {fitted['paired']:.2f} ± {fitted['error']:.2f} of "
             f"{fitted['regret']:,.0f}.\n\n"
         )
+    for line in found.get("learned_elsewhere", []):
+        learned += (
+            f"- {line['system']}: {line['same']} of {line['runs']} runs of {line['rounds']:,} rounds have "
+            "the CPU's regret.\n"
+        )
     return (
         f"{GPU}\n\n"
         f"Written by `make bench-gpu`: {m['gpu']}, driver {m['driver']}, Python {m['python']}, numba-cuda "
@@ -223,7 +228,7 @@ def _gpu(found: dict[str, Any]) -> str:
         f"The paper's figure in full size ({figure['angles']} angles × {figure['runs']:,} runs × "
         f"{figure['rounds']:,} rounds × UBSS, UCB, SW-UCB, Random) takes {figure['seconds']:.2f} s from the "
         f"systems to the datasets, and {figure['study']:.2f} s by `run_study`, its store on disk "
-        f"included.\n\n{learned}"
+        f"included.\n\n{learned}\n"
         f"GPU and CPU, {len(names)} policies on {len(systems)} systems: {differ} of {runs:,} runs differ in "
         "a choice, or in regret by more than 1e-10 relative; where the choices agree, regret does to "
         f"{gap:.0e}. Mean regret in single precision is within {z:.2f} standard errors of double everywhere."
