@@ -16,6 +16,7 @@ from kalmanbandits.agent.play import ALL_OFFERED, Play
 from kalmanbandits.agent.records import check_reward
 from kalmanbandits.agent.settings import Arm
 from kalmanbandits.agent.tickets import Ticket
+from kalmanbandits.errors import Array, Mask
 from kalmanbandits.systems.replay import Replay
 
 Answer = tuple[list[Event], Any]
@@ -111,7 +112,7 @@ def unretire_arm(play: Play, now: float, arm: Arm) -> Answer:
     return [Event(events.UNRETIRED, play.begun, found, now)], None
 
 
-def table_rewards(play: Play, replay: Replay) -> tuple[Any, Any]:
+def table_rewards(play: Play, replay: Replay) -> tuple[Array, Mask]:
     """The rewards (rounds, arms) of a replay as people gave them, and which arms can be chosen."""
     checks.replay(play, replay)
     columns = np.arange(replay.arms)
@@ -121,7 +122,7 @@ def table_rewards(play: Play, replay: Replay) -> tuple[Any, Any]:
     return sign * replay.table[:, columns], ~replay.off[:, columns]
 
 
-def row(play: Play, now: float, rewards: Any, offered: Any) -> list[Event]:
+def row(play: Play, now: float, rewards: Array, offered: Mask) -> list[Event]:
     """One round of a table: the choice, and its reward from the row, where there is one."""
     arm, index = play.choose(offered & play.usable if (offered & play.usable).any() else play.usable)
     begun = Event(events.SELECTED, play.begun + 1, arm, now, index)

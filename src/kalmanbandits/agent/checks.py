@@ -17,6 +17,7 @@ from kalmanbandits.errors import (
     InvalidArgument,
     InvalidType,
     KalmanBanditsError,
+    Mask,
     RoundError,
     entries,
     shown,
@@ -34,7 +35,7 @@ def read_arms(available: Iterable[Arm]) -> list[Arm]:
     return entries("available", available, "list arms such as [0, 2]")
 
 
-def mask(play: Play, available: Iterable[Arm]) -> Any:
+def mask(play: Play, available: Iterable[Arm]) -> Mask:
     """The `available` arms as a mask (arms), without those that are retired."""
     k, names = play.policy.arms, _names(play)
     result = np.zeros(k, np.bool_)

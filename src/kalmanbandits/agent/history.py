@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kalmanbandits.agent.events import CHOICES, ENDS, REWARDED, Event
 from kalmanbandits.errors import FileFormatError, InvalidArgument, InvalidType, positive, shown, texts, whole
@@ -134,7 +135,7 @@ class Recorder:
         self._held = rows, first, end, newest
 
 
-def _outdated(chosen: Any, now: np.datetime64, keep: np.timedelta64) -> int:
+def _outdated(chosen: NDArray[np.datetime64], now: np.datetime64, keep: np.timedelta64) -> int:
     """How many of the first rows were chosen before this time.
 
     A time that is further ahead than that is not believed: such a row is as old as the one after it.

@@ -24,6 +24,7 @@ from kalmanbandits.agent.pending import OPEN, Pending
 from kalmanbandits.agent.rails import Rails
 from kalmanbandits.agent.settings import Settings
 from kalmanbandits.agent.tickets import Ticket
+from kalmanbandits.errors import Mask
 from kalmanbandits.policies.spec import Memory, Policy, is_ours
 from kalmanbandits.policies.verbs import due_once, learn_once, replay_once, score_once, select_once, skip_once
 from kalmanbandits.streams import stream_key
@@ -101,7 +102,7 @@ class Play:
             Ticket(number, self.label(self.pending.arm(number))) for number in self.pending.open(self.rounds)
         ]
 
-    def choose(self, offered: object) -> tuple[int, float]:
+    def choose(self, offered: Mask) -> tuple[int, float]:
         """The arm that the policy takes now among the `offered` ones, and the index it takes it by."""
         self.work()
         begun = self.begun
@@ -120,7 +121,7 @@ class Play:
         else:
             self.open = arm
 
-    def open_among(self, arm: int, mask: Any) -> None:
+    def open_among(self, arm: int, mask: Mask) -> None:
         """A round of `select` opens, which had fewer arms to choose from: this `mask` (arms)."""
         noted = partial(setattr, self, "offered", (self.rounds, mask))
         at_once(noted, partial(setattr, self, "open", arm))

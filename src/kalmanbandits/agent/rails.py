@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from kalmanbandits.agent.settings import Settings
-from kalmanbandits.errors import real, whole
+from kalmanbandits.errors import Mask, real, whole
 
 
 class Rails:
@@ -51,7 +51,7 @@ class Rails:
             raise ValueError(f"guard rails of {len(last)} arms")
         self._known = 0, last, tokens
 
-    def allowed(self, offered: Any, round_: int) -> Any:
+    def allowed(self, offered: Mask, round_: int) -> Mask:
         """Of the `offered` arms, a mask (arms), those that may be chosen in this round (from 1)."""
         _, last, tokens = self._known
         due, free = np.zeros(len(offered), np.bool_), np.zeros(len(offered), np.bool_)

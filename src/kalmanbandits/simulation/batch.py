@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from kalmanbandits.errors import Array, InvalidArgument
+from kalmanbandits.errors import Array, Integers, InvalidArgument
 from kalmanbandits.policies.spec import Spec
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 from kalmanbandits.systems.replay import Replay
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import xarray
 
 Labels = dict[object, "xarray.Coordinates"]
-Counts = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 MEANINGS = {
     "regret": "regret against the clairvoyant, summed",
     "reward": "reward, summed",
@@ -41,9 +40,9 @@ class Sheet(NamedTuple):
     regret: Array  # policy × run × checkpoint, and so are those that follow
     reward: Array
     prediction_error: Array
-    missing: Counts
-    pulls: Counts  # … × arm
-    choice: Counts  # policy × run × round, or no round without a trace
+    missing: Integers
+    pulls: Integers  # … × arm
+    choice: Integers  # policy × run × round, or no round without a trace
     received: Array
     predicted: Array  # the chosen arm's reward; on processor cores alone
 
@@ -117,7 +116,7 @@ class Batch:
     rounds: int
     runs: range
     seed: int
-    checkpoints: Counts
+    checkpoints: Integers
     trace: bool
     predictions: bool = False  # are traced too
 

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kalmanbandits.errors import Array
+from kalmanbandits.errors import Array, Integers
 from kalmanbandits.statistics import intervals
 from kalmanbandits.statistics.intervals import LEVEL, Interval, around, unknown
 from kalmanbandits.statistics.moments import Moments
@@ -129,7 +128,7 @@ def average(systems: Sequence[Losses], policy: int, weight: float = 1.0) -> list
     return [(losses, _weights(losses, {policy: weight / len(systems)})) for losses in systems]
 
 
-def loss_ranks(losses: Losses) -> NDArray[np.int64]:
+def loss_ranks(losses: Losses) -> Integers:
     """The rank of each policy: one more than the number of policies that have shown to lose less."""
     if isinstance(losses, RunLosses):
         return intervals.ranks(losses.values)
