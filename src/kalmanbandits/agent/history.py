@@ -110,12 +110,12 @@ class Recorder:
 
     @property
     def rows(self) -> Rows:
-        """What it holds, a copy."""
+        """A copy of the rows kept."""
         rows, first, end, _ = self._held
         return rows[first:end].copy()
 
     def note(self, event: Event) -> None:
-        """A round has begun, or ended; told again, it changes nothing."""
+        """Note that a round has begun or ended; noting it twice changes nothing."""
         kind, round_, value, time, chosen_by, _ = event
         rows, first, end, newest = self._held
         if kind in CHOICES and newest < round_:

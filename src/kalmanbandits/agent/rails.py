@@ -32,7 +32,7 @@ class Rails:
             self.add(arm, 0)
 
     def add(self, arm: int, rounds: int) -> None:
-        """An arm comes, or comes back, after so many rounds."""
+        """Start to count for an arm that was added or unretired after so many rounds."""
         round_, last, tokens = self._known
         full = _capacity(self._settings.maximum(arm))
         last = [*last[:arm], rounds, *last[arm + 1 :]]
@@ -44,7 +44,7 @@ class Rails:
         return {"last": last, "tokens": [None if math.isinf(left) else left for left in tokens]}
 
     def restore(self, values: dict[str, Any]) -> None:
-        """Go to what `to_dict` wrote."""
+        """Restore the state that `to_dict` wrote."""
         last = [whole("last", round_, 0) for round_ in values["last"]]
         tokens = [math.inf if left is None else real("tokens", left) for left in values["tokens"]]
         if len(last) != len(self._known[1]) or len(tokens) != len(last):
@@ -65,7 +65,7 @@ class Rails:
         return offered
 
     def chosen(self, arm: int, round_: int) -> None:
-        """An arm was chosen in this round."""
+        """Note that an arm was chosen in this round."""
         known, last, tokens = self._known
         if round_ == known:  # it is told again
             return

@@ -34,16 +34,16 @@ class RunLosses:
 
     @property
     def mean(self) -> Array:
-        """Over runs, shape (policies,)."""
+        """The mean over runs, shape (policies,)."""
         return np.asarray(self.values.mean(axis=1))
 
     @property
     def runs(self) -> int:
-        """How many."""
+        """The number of runs."""
         return int(self.values.shape[1])
 
     def only(self, parts: Sequence[int | range]) -> Self:
-        """The same from some of its runs."""
+        """The losses of some of its runs."""
         places = [self.parts.index(part) for part in parts if isinstance(part, int)]
         return type(self)(tuple(self.parts[place] for place in places), self.values[:, places])
 
@@ -62,16 +62,16 @@ class BlockLosses:
 
     @property
     def mean(self) -> Array:
-        """Over runs, shape (policies,)."""
+        """The mean over runs, shape (policies,)."""
         return self.whole.mean
 
     @property
     def runs(self) -> int:
-        """How many."""
+        """The number of runs."""
         return self.whole.runs
 
     def only(self, parts: Sequence[int | range]) -> Self:
-        """The same from some of its blocks."""
+        """The losses of some of its blocks."""
         places = [self.parts.index(part) for part in parts if isinstance(part, range)]
         chosen = tuple(self.blocks[place] for place in places)
         return type(self)(tuple(self.parts[place] for place in places), chosen)

@@ -76,7 +76,7 @@ class CellSummary:
         return difference(self.losses, self.place(first), self.place(second))
 
     def only(self, parts: Sequence[int | range]) -> CellSummary:
-        """The same from some of its runs, or blocks of runs; the history stays that of all."""
+        """The summary of some of its runs, or blocks of runs; the history stays that of all."""
         losses = self.losses.only(parts)
         return replace(self, losses=losses, loss=mean_loss(losses), ranks=loss_ranks(losses))
 
