@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from every_policy import EVERY_POLICY
 from kalmanbandits.compilation import Field
 from kalmanbandits.errors import InvalidArgument, InvalidType
 from kalmanbandits.policies import (
@@ -188,6 +189,11 @@ def test_what_is_no_field_is_refused(ledger: type[Policy], field: object) -> Non
 def test_a_field_has_a_name_of_its_own(ledger: type[Policy], name: str) -> None:
     with pytest.raises(InvalidArgument, match=f"names of their own, got '{name}' twice"):
         ledger(more=((name, "f8"),))
+
+
+@pytest.mark.parametrize("policy", EVERY_POLICY, ids=repr)
+def test_a_fresh_memory_is_in_its_ranges(policy: Policy) -> None:
+    policy.check_memory(policy.memory())
 
 
 def test_a_count_may_be_as_large_as_a_float_can_count() -> None:
