@@ -138,7 +138,7 @@ bench-regret: setup ## regret of every policy over that of the filter that knows
 bench-robustness: setup ## LearnedKalman on coins that seldom pay, and with one reward of a million
 	$(BIN)/python benchmarks/robustness.py $(ARGS)
 
-bench-windows: setup ## regret of UBSS(window="auto") over that of the best fixed window
+bench-windows: setup ## regret of AdaptiveUBSS over that of the best fixed window
 	$(BIN)/python benchmarks/windows.py $(ARGS)
 
 bench-intervals: setup ## how often the intervals of backtests cover, and how wide they are, into docs/intervals.md

@@ -32,7 +32,7 @@ POLICIES = [
     "LinearThompson(arms=2, window=2)",
     "UBSS(arms=2, window=2)",
     "UBSS(arms=2, window=2, bonus='printed', lambda_=1.0)",
-    "UBSS(arms=2, window='auto')",
+    "AdaptiveUBSS(arms=2)",
     "KalmanGreedy(system)",
     "KalmanUCB(system)",
     "KalmanThompson(system)",

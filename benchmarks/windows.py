@@ -42,14 +42,14 @@ def random_systems(count: int, seed: int) -> dict[str, kb.LinearGaussianSystem]:
 
 
 def measure(system: kb.LinearGaussianSystem, runs: int, seed: int) -> tuple[list[float], float, float]:
-    """Regret per round of each window and of "auto"; the ratio of "auto" to the best, with standard error."""
+    """Regret per round of each window and of `AdaptiveUBSS`; its ratio to the best, with standard error."""
     policies: dict[str, kb.Policy] = {str(s): kb.UBSS(arms=system.arms, window=s) for s in WINDOWS}
-    policies["auto"] = kb.AdaptiveUBSS(arms=system.arms)
+    policies["adaptive"] = kb.AdaptiveUBSS(arms=system.arms)
     result = kb.simulate(system, policies, rounds=ROUNDS, runs=runs, seed=seed, checkpoints=1)
     regret = result.regret.values[:, :, 0] / ROUNDS
-    best, auto = regret[regret[:-1].mean(axis=1).argmin()], regret[-1]
-    ratio = auto.mean() / best.mean()
-    error = (auto - ratio * best).std(ddof=1) / math.sqrt(runs) / best.mean()
+    best, adaptive = regret[regret[:-1].mean(axis=1).argmin()], regret[-1]
+    ratio = adaptive.mean() / best.mean()
+    error = (adaptive - ratio * best).std(ddof=1) / math.sqrt(runs) / best.mean()
     return regret.mean(axis=1).tolist(), float(ratio), float(error)
 
 
@@ -72,7 +72,7 @@ def main() -> None:
             "",
             f"## {title}",
             "",
-            "| system | s = 1 | 2 | 3 | 4 | auto | auto / best |",
+            "| system | s = 1 | 2 | 3 | 4 | adaptive | adaptive / best |",
             "|---" * 7 + "|",
         ]
         ratios = {}

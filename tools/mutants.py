@@ -134,7 +134,8 @@ def _changes(node: ast.AST, quiet: set[int]) -> Iterator[_Change]:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         yield put("sign", "operand", ast.UnaryOp(ast.Not(), node.operand))
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        yield put("constant", "value", node.value + 1)  # type: ignore[operator]
+        number: float = node.value  # type: ignore[assignment]
+        yield put("constant", "value", number + 1 if number + 1 != number else 2 * number)
     if isinstance(node, ast.Constant) and type(node.value) is bool:
         yield put("constant", "value", not node.value)
     if isinstance(node, (ast.If, ast.While, ast.IfExp)) and not _is_swapped_whole(node.test):

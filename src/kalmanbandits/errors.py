@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+Integers = np.ndarray[Any, np.dtype[np.int64]]
 T = TypeVar("T")
 MOST_ENTRIES = 10**7  # of a list: an iterator may have no end
 LARGEST = 1e100  # beyond it squares and sums of them leave the range of floats

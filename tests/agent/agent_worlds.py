@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +16,6 @@ from kalmanbandits.policies.verbs import KERNELS
 from kalmanbandits.saving import lasting_fields
 
 ROUNDS = 60
-PACKAGE = str(Path(kb.__file__).parent)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,28 +88,3 @@ def bits(agent: kb.Agent) -> bytes:
     found = b"".join(memory[name].tobytes() for name in lasting_fields(memory))
     agent._play.open = None
     return found
-
-
-def interrupted(step: int, call: Callable[[], object]) -> bool:
-    """Whether a `call` that is interrupted before this step of ours got so far."""
-    left = [step]
-
-    def trace(frame: Any, event: str, _: object) -> Any:
-        if not frame.f_code.co_filename.startswith(PACKAGE):
-            return None
-        frame.f_trace_opcodes = True
-        if event == "opcode":
-            left[0] -= 1
-            if left[0] == 0:
-                raise KeyboardInterrupt
-        return trace
-
-    usual = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        call()
-    except KeyboardInterrupt:
-        return True
-    finally:
-        sys.settrace(usual)
-    return False

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from agent_worlds import Follower, Refitted, interrupted, reward
+from agent_worlds import Follower, Refitted, reward
 
 import kalmanbandits as kb
 from kalmanbandits import saving
 from kalmanbandits.agent import base
 from kalmanbandits.errors import JournalError
 from kalmanbandits.systems import Replay
+from single_steps import interrupted
 
 TABLE = Replay(np.arange(12.0).reshape(4, 3))
 

@@ -15,12 +15,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from agent_worlds import bits, in_order, interrupted, reward
+from agent_worlds import bits, in_order, reward
 
 import kalmanbandits as kb
 from kalmanbandits.agent import events, forking, places, snapshots
 from kalmanbandits.errors import JournalError, RoundError
 from patience import PATIENCE
+from single_steps import interrupted
 
 POLICY = kb.UBSS(arms=3, window=2)
 FORK = multiprocessing.get_context("fork")

@@ -248,3 +248,11 @@ def test_contraction_on_a_state_of_which_a_part_never_moves():
     assert whole.norm([0.0, 1.0]) == np.inf
     assert whole.norm([0.0, 0.0]) == 0
     assert whole.norm([1e9, 1.0]) == pytest.approx(1e9 / math.sqrt(variance), rel=1e-9)  # rounding, not more
+
+
+def test_a_state_without_noise_has_nothing_to_contract():
+    """Q = 0: then Σ = 0, and the zero vector is all there is."""
+    modified = ModifiedFilter(LinearGaussianSystem(np.diag([0.5, 0.2]), np.eye(2), np.zeros((2, 2)), 1.0))
+    assert modified.contraction(1) == modified.contraction(3) == 0.0
+    assert modified.norm([0.0, 0.0]) == 0.0
+    assert modified.norm([1.0, 0.0]) == math.inf

@@ -195,6 +195,13 @@ def test_bias_deviation_against_simulation():
     assert bias_deviation(modified, 0, (0, 1), past=()) == 0
 
 
+def test_a_predictor_refuses_rewards_beyond_reason():
+    best = optimal_window(rotation(theta=1.0), 0, (0, 1))
+    assert np.isfinite(best.predict([1.0, 1e100]))
+    with pytest.raises(InvalidArgument, match=r"every reward must be at most 1e\+100 in size, got 1e\+101"):
+        best.predict([1.0, 1e101])
+
+
 def test_predictor_reads_rewards_oldest_first():
     best = optimal_window(PAPER, 0, (1, 0))
     assert best.predict([1.0, 0.0]) == best.coefficients[0]

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
+from dataclasses import dataclass
 
 import pytest
 
-from kalmanbandits.errors import InvalidArgument
+from every_policy import EVERY_POLICY
+from kalmanbandits.compilation import Field
+from kalmanbandits.errors import InvalidArgument, InvalidType
 from kalmanbandits.policies import (
     ARUCB,
     KFMANB,
@@ -19,6 +23,7 @@ from kalmanbandits.policies import (
     DiscountedUCB,
     KalmanGreedy,
     KalmanThompson,
+    LearnedKalman,
     LinearThompson,
     Policy,
     Random,
@@ -28,7 +33,7 @@ from kalmanbandits.policies import (
     register_kernel,
 )
 from kalmanbandits.policies.deviation import unpromised
-from kalmanbandits.policies.spec import PROMISES
+from kalmanbandits.policies.spec import PROMISES, Spec
 from kalmanbandits.systems import rotation
 
 ALL, MEANS = set(PROMISES), {"outlier", "quiet start", "risen arm"}
@@ -122,3 +127,87 @@ def test_a_class_of_ones_own_must_not_have_the_name_of_one_of_the_library():
 def test_a_scale_of_zero_is_refused(make):
     with pytest.raises(InvalidArgument, match=r"scale must be positive, got 0\.0"):
         make(0.0)
+
+
+@pytest.fixture
+def ledger(monkeypatch: pytest.MonkeyPatch) -> type[Policy]:
+    """A policy with a memory of any length, which declares nothing; nobody else gets to know it."""
+    monkeypatch.setattr(Spec, "known", dict(Spec.known))
+
+    @dataclass(frozen=True, kw_only=True)
+    class Ledger(Policy):
+        arms: int = 2
+        length: int = 1
+        more: tuple[Field, ...] = ()
+
+        def fields(self) -> list[Field]:
+            return [("kept", "f8", (self.length,)), *self.more]
+
+    return Ledger
+
+
+def test_what_is_not_declared_is_not_promised(ledger: type[Policy]) -> None:
+    own = ledger()
+    assert not own.scale_free
+    assert not own.level_free
+    assert not own.has_long_work
+    assert LearnedKalman(arms=2).has_long_work
+
+
+def test_a_memory_of_more_than_a_gibibyte_is_refused_however_it_comes_about(ledger: type[Policy]) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Checked(ledger):
+        def __post_init__(self) -> None:
+            self._set(length=abs(self.length))
+
+    assert Checked(length=-5).length == 5
+    for policy in (ledger, Checked):
+        policy(length=2**27 - 3)  # three words are the kernel's and the pulls
+        with pytest.raises(InvalidArgument, match=r"at most 1 GiB, these parameters need 1\.0 GiB"):
+            policy(length=2**27 - 2)
+        for words, said in ((2**77, r"2\^50"), (2**100, r"2\^73")):
+            with pytest.raises(InvalidArgument, match=f"need {said} GiB"):
+                policy(length=words)
+    restored = object.__new__(ledger)  # as copies are made, without any check
+    restored.__dict__.update(arms=2, length=2**27)
+    with pytest.raises(InvalidArgument, match="at most 1 GiB"):
+        restored.dtype()
+
+
+NO_FIELDS: list[object] = [(5, "f8"), ("x", "no type"), ("x",)]
+NO_FIELDS += [("x", "f8", shape) for shape in ((-1,), (2, -1), (1.5,))]
+
+
+@pytest.mark.parametrize("field", NO_FIELDS)
+def test_what_is_no_field_is_refused(ledger: type[Policy], field: object) -> None:
+    ledger(more=(("nothing", "f8", (0,)),))
+    with pytest.raises(InvalidType, match="must list fields such as"):
+        ledger(more=(field,))
+
+
+@pytest.mark.parametrize("name", ["kept", "pulls", "Ledger"])
+def test_a_field_has_a_name_of_its_own(ledger: type[Policy], name: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"names of their own, got '{name}' twice"):
+        ledger(more=((name, "f8"),))
+
+
+@pytest.mark.parametrize("policy", EVERY_POLICY, ids=repr)
+def test_a_fresh_memory_is_in_its_ranges(policy: Policy) -> None:
+    policy.check_memory(policy.memory())
+
+
+def test_a_count_may_be_as_large_as_a_float_can_count() -> None:
+    policy, memory = UCB(arms=2), UCB(arms=2).memory()
+    memory["pulls"][0, 0] = 2**52
+    policy.check_memory(memory)
+    memory["pulls"][0, 0] += 1
+    with pytest.raises(InvalidArgument, match="must lie between 0 and"):
+        policy.check_memory(memory)
+
+
+def test_weights_may_be_as_small_as_can_be_divided_by() -> None:
+    policy, memory = ARUCB(arms=2), ARUCB(arms=2).memory()
+    for small, fits in ((1e-300, True), (0.0, False)):
+        memory["squares"] = small
+        with nullcontext() if fits else pytest.raises(InvalidArgument, match="squares"):
+            policy.check_memory(memory)

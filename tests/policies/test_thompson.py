@@ -91,6 +91,7 @@ def test_kalman_thompson_draws_one_state_for_all_arms():
 def test_kalman_thompson_chooses_an_arm_as_often_as_it_is_likely_to_be_best():
     system = rotation(theta=2.0)
     policy = KalmanThompson(system)
+    assert not policy.deterministic
     agent, kalman = Agent(policy), KalmanFilter(system)
     arm = agent.select()
     agent.update(arm, 60.0)

@@ -14,7 +14,7 @@ from documents import ROOT, repository_files
 import kalmanbandits
 
 sys.path.insert(0, str(ROOT / "tools"))
-from count import docstring_lines
+from count import annotations, docstring_lines, stand_ins
 
 LONGEST = 300  # lines of a source file, docstrings apart
 LOCKS = {"uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock", "pylock.toml", "conda-lock.yml"}
@@ -89,6 +89,13 @@ def test_source_files_stay_short() -> None:
         path: text.count("\n") - len(docstring_lines(ast.parse(text))) for path, text in sources.items()
     }
     assert {str(path): lines for path, lines in lengths.items() if lines > LONGEST} == {}
+
+
+def test_few_signatures_outside_kernels_say_any() -> None:
+    sources = [text for path, text in texts() if path.parts[0] == "src" and path.suffix == ".py"]
+    anything = stand_ins(sources)
+    total, anys = map(sum, zip(*(annotations(ast.parse(text), anything) for text in sources), strict=True))
+    assert anys < 0.1 * total
 
 
 def test_the_version_is_the_same_everywhere() -> None:

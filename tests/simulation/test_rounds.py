@@ -171,7 +171,7 @@ def test_traces_are_kept_only_where_there_is_room_for_them():
 def test_a_run_of_one_round_is_traced_too():
     means, best, noise = np.array([[1.0, 2.0, 3.0]]), np.array([3.0]), np.array([0.5])
     measures = Measures(ARMS, 1)
-    choices, rewards = np.full(1, -1, np.int32), np.zeros(1)
+    choices, rewards, predictions = np.full(1, -1, np.int32), np.zeros(1), np.zeros(1)
     given = (
         UCB(arms=ARMS).memory(),
         np.zeros((ARMS, 3)),
@@ -183,8 +183,9 @@ def test_a_run_of_one_round_is_traced_too():
         noise,
     )
     kept = (measures.totals, measures.pulls, measures.history, measures.pulls_history)
-    assert play_block(*given, np.array([1]), *kept, choices, rewards, np.zeros(0)) == 1
+    assert play_block(*given, np.array([1]), *kept, choices, rewards, predictions) == 1
     assert rewards[0] == means[0, choices[0]] + 0.5
+    assert np.isnan(predictions[0])  # of an arm never tried
     assert measures.history[0, 0] == 3.0 - means[0, choices[0]]
 
 

@@ -168,7 +168,7 @@ class AgentBase:
         self.close()
 
     def __copy__(self) -> Self:
-        """An agent in memory that goes on from here by itself."""
+        """An independent copy in memory."""
         return self._loaded("the copy", self._look(packed))
 
     def __deepcopy__(self, _: object) -> Self:
@@ -188,7 +188,7 @@ class AgentBase:
         return agent
 
     def _look(self, read: Callable[[Play], T]) -> T:
-        """What `read` finds in the state, which is up to date and at rest."""
+        """The result of `read`, called on the state while it is up to date and nothing changes it."""
         if self._lock._is_owned():
             check_alone(self)
         with self._lock:

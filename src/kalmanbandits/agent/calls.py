@@ -16,6 +16,7 @@ from kalmanbandits.agent.play import ALL_OFFERED, Play
 from kalmanbandits.agent.records import check_reward
 from kalmanbandits.agent.settings import Arm
 from kalmanbandits.agent.tickets import Ticket
+from kalmanbandits.errors import Array, Mask
 from kalmanbandits.systems.replay import Replay
 
 Answer = tuple[list[Event], Any]
@@ -41,14 +42,14 @@ def update(play: Play, now: float, arm: Arm, reward: float) -> Answer:
 
 
 def skip(play: Play, now: float) -> Answer:
-    """Close it without."""
+    """Close the round of `select` without a reward."""
     if play.open is None:
         raise checks.no_skip(play)
     return [Event(events.EXPIRED, play.rounds + 1, 0, now)], None
 
 
 def ask(play: Play, now: float, available: Iterable[Arm] | None) -> Answer:
-    """Open a round next to others."""
+    """Open a round; others may be open."""
     checks.room(play)
     arm, index = play.choose(play.usable if available is None else checks.mask(play, available))
     number = play.begun + 1
@@ -56,19 +57,19 @@ def ask(play: Play, now: float, available: Iterable[Arm] | None) -> Answer:
 
 
 def tell(play: Play, now: float, ticket: Ticket | int, reward: float) -> Answer:
-    """Close one of them with its reward."""
+    """Close an open round of `ask` with its reward."""
     number = checks.open_ticket(play, ticket)
     return [Event(events.REWARDED, number, check_reward(reward, checks.WILL_NOT_COME), now)], None
 
 
 def tell_many(play: Play, now: float, rewards: Iterable[tuple[Ticket | int, float]]) -> Answer:
-    """Close several, or none."""
+    """Close several open rounds with their rewards or, if one is refused, none."""
     found = checks.batch(play, rewards)
     return [Event(events.REWARDED, number, reward, now) for number, reward in found.items()], None
 
 
 def expire(play: Play, now: float, ticket: Ticket | int) -> Answer:
-    """Close one without a reward."""
+    """Close an open round of `ask` without a reward."""
     return [Event(events.EXPIRED, checks.open_ticket(play, ticket), 0, now)], None
 
 
@@ -82,7 +83,7 @@ def expire_old(play: Play, now: float, timeout: float, asked: bool = False) -> l
 
 
 def open_tickets(play: Play, now: float) -> tuple[Ticket, ...]:
-    """Those that are open, and not too old."""
+    """The open tickets that have not expired."""
     gone = set()
     if play.ticket_timeout is not None:
         gone = {event.round for event in expire_old(play, now, play.ticket_timeout)}
@@ -90,7 +91,7 @@ def open_tickets(play: Play, now: float) -> tuple[Ticket, ...]:
 
 
 def add_arm(play: Play, now: float, name: str | None) -> Answer:
-    """One more arm."""
+    """Add an arm."""
     arm, name = play.policy.arms, checks.addition(play, name)
     play.work()
     play.larger()  # refused by policies that cannot have one
@@ -98,20 +99,20 @@ def add_arm(play: Play, now: float, name: str | None) -> Answer:
 
 
 def retire_arm(play: Play, now: float, arm: Arm) -> Answer:
-    """One arm less to choose from."""
+    """Retire an arm."""
     found = checks.index(play, arm)
     checks.retirement(play, found)
     return [Event(events.RETIRED, play.begun, found, now)], None
 
 
 def unretire_arm(play: Play, now: float, arm: Arm) -> Answer:
-    """It comes back."""
+    """Make a retired arm available again."""
     found = checks.index(play, arm)
     checks.return_(play, found)
     return [Event(events.UNRETIRED, play.begun, found, now)], None
 
 
-def table_rewards(play: Play, replay: Replay) -> tuple[Any, Any]:
+def table_rewards(play: Play, replay: Replay) -> tuple[Array, Mask]:
     """The rewards (rounds, arms) of a replay as people gave them, and which arms can be chosen."""
     checks.replay(play, replay)
     columns = np.arange(replay.arms)
@@ -121,7 +122,7 @@ def table_rewards(play: Play, replay: Replay) -> tuple[Any, Any]:
     return sign * replay.table[:, columns], ~replay.off[:, columns]
 
 
-def row(play: Play, now: float, rewards: Any, offered: Any) -> list[Event]:
+def row(play: Play, now: float, rewards: Array, offered: Mask) -> list[Event]:
     """One round of a table: the choice, and its reward from the row, where there is one."""
     arm, index = play.choose(offered & play.usable if (offered & play.usable).any() else play.usable)
     begun = Event(events.SELECTED, play.begun + 1, arm, now, index)

@@ -17,6 +17,7 @@ from kalmanbandits.errors import (
     InvalidArgument,
     InvalidType,
     KalmanBanditsError,
+    Mask,
     RoundError,
     entries,
     shown,
@@ -34,7 +35,7 @@ def read_arms(available: Iterable[Arm]) -> list[Arm]:
     return entries("available", available, "list arms such as [0, 2]")
 
 
-def mask(play: Play, available: Iterable[Arm]) -> Any:
+def mask(play: Play, available: Iterable[Arm]) -> Mask:
     """The `available` arms as a mask (arms), without those that are retired."""
     k, names = play.policy.arms, _names(play)
     result = np.zeros(k, np.bool_)
@@ -90,7 +91,7 @@ def no_skip(play: Play) -> KalmanBanditsError:
 
 
 def room(play: Play) -> None:
-    """Whether another round may begin next to the open ones."""
+    """Refuse another `ask` while a round of `select` is open, or too many rounds are pending."""
     if play.open is not None:
         raise RoundError(
             f"ask() needs the round of select() closed: arm {play.label(play.open)!r} is open "
@@ -145,7 +146,7 @@ def batch(play: Play, rewards: Any) -> dict[int, float]:
 
 
 def retirement(play: Play, arm: int) -> None:
-    """Whether an arm may be retired."""
+    """Refuse to retire an arm that is retired already, the last one, or one to `keep`."""
     label = play.label(arm)
     if not play.usable[arm]:
         raise InvalidArgument(f"arm must be in use, got {label!r}, which is retired already")
@@ -156,7 +157,7 @@ def retirement(play: Play, arm: int) -> None:
 
 
 def return_(play: Play, arm: int) -> None:
-    """Whether an arm may come back."""
+    """Refuse to unretire an arm that is not retired."""
     if play.usable[arm]:
         raise InvalidArgument(f"arm must be retired, got {play.label(arm)!r}, which is in use")
 
@@ -174,7 +175,7 @@ def addition(play: Play, name: object) -> str | None:
 
 
 def replay(play: Play, table: object) -> None:
-    """Whether an agent can play a table now."""
+    """Refuse a table that the agent cannot play now."""
     table = check_replay(table)
     if table.arms != play.policy.arms:
         raise InvalidArgument(
@@ -189,7 +190,7 @@ def replay(play: Play, table: object) -> None:
 
 
 def founding(where: object, founded: dict[str, Any], given: dict[str, Any]) -> None:
-    """Whether a journal was begun with this policy, seed and settings, where they are given."""
+    """Refuse a journal that was begun with another policy, seed or settings than those given."""
     given = json.loads(json.dumps(given))
     begun_with = json.loads(json.dumps(Spec.from_dict(founded["policy"]).to_dict()))
     if "policy" in given and (differences := _differences(begun_with, given["policy"])):

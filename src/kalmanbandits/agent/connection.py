@@ -74,7 +74,7 @@ class Connection:
         return db
 
     def rest(self) -> None:
-        """Let go of the file; `get` takes it up again."""
+        """Close the connection; `get` opens it again."""
         db, self.open = self.open, None
         if db is not None:
             with contextlib.suppress(sqlite3.Error), forking.connecting():
@@ -84,7 +84,7 @@ class Connection:
             self._presence = None
 
     def disown(self) -> None:
-        """In a forked child: it is the parent's."""
+        """In a forked child: forget the connection, which is the parent's."""
         _keep(self.open)
         _keep(self._presence)
         self.open = self._presence = None

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kalmanbandits.agent.play import Play
-from kalmanbandits.errors import Array, visible
+from kalmanbandits.errors import Array, Integers, Mask, visible
 from kalmanbandits.policies.spec import Policy
 from kalmanbandits.policies.verbs import TIE, score_once, select_once
 
@@ -86,7 +86,7 @@ class Explanation:
             yield arm, int(self.pulls[a]), *numbers, self.why[a]
 
 
-def explain(play: Play, offered: Any) -> Explanation:
+def explain(play: Play, offered: Mask) -> Explanation:
     """What the policy thinks now, with the arms `offered` to choose from; nothing is changed."""
     memory = play.pending.live(play.rounds).copy()  # some policies work in their memory to find a score
     number = max(play.rounds, play.pending.newest)
@@ -114,7 +114,7 @@ def explain(play: Play, offered: Any) -> Explanation:
 
 
 def reasons(
-    policy: Policy, scores: Array, pulls: Any, usable: Any, offered: Any, choice: int
+    policy: Policy, scores: Array, pulls: Integers, usable: Mask, offered: Mask, choice: int
 ) -> tuple[str, ...]:
     """A few words for each arm; `usable` are the arms not retired, `offered` those of them available now."""
     index = scores[:, 2]
@@ -134,7 +134,7 @@ def reasons(
     return tuple(words)
 
 
-def _reason(policy: Policy, scores: Array, pulls: Any, offered: Any, choice: int, level: float) -> str:
+def _reason(policy: Policy, scores: Array, pulls: Integers, offered: Mask, choice: int, level: float) -> str:
     prediction, uncertainty, index = scores[choice]
     equals = int((scores[offered, 2] >= level).sum())
     if offered.sum() == 1:
@@ -155,7 +155,7 @@ def _reason(policy: Policy, scores: Array, pulls: Any, offered: Any, choice: int
     return "a lower prediction, but it teaches more" + tie
 
 
-def _without_prediction(policy: Policy, index: Array, pulls: Any, offered: Any, choice: int) -> str:
+def _without_prediction(policy: Policy, index: Array, pulls: Integers, offered: Mask, choice: int) -> str:
     if math.isinf(index.max()):
         return "never tried" if pulls[choice] == 0 else "not yet tried in this situation"
     if np.array_equal(index, -pulls[offered]):

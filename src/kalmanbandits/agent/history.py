@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kalmanbandits.agent.events import CHOICES, ENDS, REWARDED, Event
 from kalmanbandits.errors import FileFormatError, InvalidArgument, InvalidType, positive, shown, texts, whole
@@ -109,12 +110,12 @@ class Recorder:
 
     @property
     def rows(self) -> Rows:
-        """What it holds, a copy."""
+        """A copy of the rows kept."""
         rows, first, end, _ = self._held
         return rows[first:end].copy()
 
     def note(self, event: Event) -> None:
-        """A round has begun, or ended; told again, it changes nothing."""
+        """Note that a round has begun or ended; noting it twice changes nothing."""
         kind, round_, value, time, chosen_by, _ = event
         rows, first, end, newest = self._held
         if kind in CHOICES and newest < round_:
@@ -134,7 +135,7 @@ class Recorder:
         self._held = rows, first, end, newest
 
 
-def _outdated(chosen: Any, now: np.datetime64, keep: np.timedelta64) -> int:
+def _outdated(chosen: NDArray[np.datetime64], now: np.datetime64, keep: np.timedelta64) -> int:
     """How many of the first rows were chosen before this time.
 
     A time that is further ahead than that is not believed: such a row is as old as the one after it.

@@ -42,7 +42,7 @@ class Pending:
         self.rebase(policy, base, clip)
 
     def rebase(self, policy: Policy, base: Memory, clip: Clip | None) -> None:
-        """Stand on another memory."""
+        """Start anew from another base memory."""
         self._played = NOT_PLAYED
         self._policy, self._base, self._clip = policy, base, clip
         self._live: Memory | None = None  # made when a choice is asked for while another one is open
@@ -55,7 +55,7 @@ class Pending:
         return range(rounds + 1, self.newest + 1)
 
     def begin(self, rounds: int, number: int, arm: int, time: float = nan) -> None:
-        """One more round, open."""
+        """Open another round."""
         mask, arms, _, states, times = self._rows
         if number - rounds > mask:
             mask, arms, _, states, times = self._rows = self._more_room(rounds)
@@ -67,7 +67,7 @@ class Pending:
         self.newest = number
 
     def settle(self, number: int, reward: float | None) -> None:
-        """The reward of an open round has come, or (None) never will."""
+        """Note the reward of an open round, or (None) that it will never come."""
         mask, _, rewards, states, _ = self._rows
         at = number & mask
         if reward is None:

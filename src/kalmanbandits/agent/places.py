@@ -38,13 +38,13 @@ class Presence:
                 lock_file(self._handle, shared=True, wait=True)
 
     def share(self) -> None:
-        """Let others in."""
+        """Let other processes have the journal open too."""
         if self.alone:
             lock_file(self._handle, shared=True, wait=True)
             self.alone = False
 
     def leave(self) -> None:
-        """This process has it open no longer."""
+        """Note that this process has closed the journal."""
         handle, self._handle = self._handle, -1
         if handle >= 0:
             os.close(handle)

@@ -24,6 +24,7 @@ from kalmanbandits.agent.pending import OPEN, Pending
 from kalmanbandits.agent.rails import Rails
 from kalmanbandits.agent.settings import Settings
 from kalmanbandits.agent.tickets import Ticket
+from kalmanbandits.errors import Mask
 from kalmanbandits.policies.spec import Memory, Policy, is_ours
 from kalmanbandits.policies.verbs import due_once, learn_once, replay_once, score_once, select_once, skip_once
 from kalmanbandits.streams import stream_key
@@ -45,7 +46,7 @@ class Play:
     def begin_with(
         self, policy: Policy, memory: Memory, seed: int, max_open: int, settings: Settings
     ) -> None:
-        """Stand before the first round, with this memory."""
+        """Start before the first round, with this memory."""
         policy.check_layout(memory)
         self.seed, self.max_open, self.settings = seed, max_open, settings
         self.ticket_timeout: float | None = None  # seconds
@@ -101,7 +102,7 @@ class Play:
             Ticket(number, self.label(self.pending.arm(number))) for number in self.pending.open(self.rounds)
         ]
 
-    def choose(self, offered: object) -> tuple[int, float]:
+    def choose(self, offered: Mask) -> tuple[int, float]:
         """The arm that the policy takes now among the `offered` ones, and the index it takes it by."""
         self.work()
         begun = self.begun
@@ -112,7 +113,7 @@ class Play:
         return arm, -index if self.settings.minimize else index
 
     def begin(self, number: int, arm: int, asked: bool, time: float = nan) -> None:
-        """A round opens, of `ask` or of `select`."""
+        """Open a round, by `ask` or by `select`."""
         if self.rails is not None:
             self.rails.chosen(arm, number)
         if asked:
@@ -120,13 +121,13 @@ class Play:
         else:
             self.open = arm
 
-    def open_among(self, arm: int, mask: Any) -> None:
-        """A round of `select` opens, which had fewer arms to choose from: this `mask` (arms)."""
+    def open_among(self, arm: int, mask: Mask) -> None:
+        """Open a round of `select` in which only the arms of `mask` (arms) were available."""
         noted = partial(setattr, self, "offered", (self.rounds, mask))
         at_once(noted, partial(setattr, self, "open", arm))
 
     def close(self, number: int, reward: float | None) -> None:
-        """The reward of an open round has come, or (None) never will; it is in the policy's sign."""
+        """Close a round with its reward, in the policy's sign, or with None if none will ever come."""
         pending = self.pending
         if self.open is not None:
             self._into_memory(self.open, reward)
@@ -225,7 +226,7 @@ class Play:
         return larger, memory
 
     def add_arm(self, name: str | None) -> None:
-        """One more arm, untried."""
+        """Add an arm, untried."""
         self.work()
         policy, memory = self.larger()
         rails, pending = copy.copy(self.rails), copy.copy(self.pending)
@@ -310,7 +311,7 @@ class Play:
             self.doubting, self.failed = False, None
 
     def copy(self) -> Play:
-        """Another one that goes on from here; there must be no pending rounds."""
+        """An independent copy; there must be no pending rounds."""
         play = copy.copy(self)
         play.memory, play.usable, play.scores = self.memory.copy(), self.usable.copy(), self.scores.copy()
         play.rails, play.background = copy.copy(self.rails), Background()

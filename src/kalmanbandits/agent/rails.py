@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from kalmanbandits.agent.settings import Settings
-from kalmanbandits.errors import real, whole
+from kalmanbandits.errors import Mask, real, whole
 
 
 class Rails:
@@ -32,7 +32,7 @@ class Rails:
             self.add(arm, 0)
 
     def add(self, arm: int, rounds: int) -> None:
-        """An arm comes, or comes back, after so many rounds."""
+        """Start to count for an arm that was added or unretired after so many rounds."""
         round_, last, tokens = self._known
         full = _capacity(self._settings.maximum(arm))
         last = [*last[:arm], rounds, *last[arm + 1 :]]
@@ -44,14 +44,14 @@ class Rails:
         return {"last": last, "tokens": [None if math.isinf(left) else left for left in tokens]}
 
     def restore(self, values: dict[str, Any]) -> None:
-        """Go to what `to_dict` wrote."""
+        """Restore the state that `to_dict` wrote."""
         last = [whole("last", round_, 0) for round_ in values["last"]]
         tokens = [math.inf if left is None else real("tokens", left) for left in values["tokens"]]
         if len(last) != len(self._known[1]) or len(tokens) != len(last):
             raise ValueError(f"guard rails of {len(last)} arms")
         self._known = 0, last, tokens
 
-    def allowed(self, offered: Any, round_: int) -> Any:
+    def allowed(self, offered: Mask, round_: int) -> Mask:
         """Of the `offered` arms, a mask (arms), those that may be chosen in this round (from 1)."""
         _, last, tokens = self._known
         due, free = np.zeros(len(offered), np.bool_), np.zeros(len(offered), np.bool_)
@@ -65,7 +65,7 @@ class Rails:
         return offered
 
     def chosen(self, arm: int, round_: int) -> None:
-        """An arm was chosen in this round."""
+        """Note that an arm was chosen in this round."""
         known, last, tokens = self._known
         if round_ == known:  # it is told again
             return

@@ -32,7 +32,7 @@ LATEST = 2.5e11  # seconds since 1970: about the year 9900, the end of the calen
 
 
 def check_agent_policy(policy: object) -> Policy:
-    """A policy that an agent can play."""
+    """Check that an agent can play a policy."""
     if not isinstance(policy, Policy):
         name, way = type(policy).__name__, "such as UCB(arms=3)"
         if isinstance(policy, type):
@@ -57,12 +57,12 @@ def check_agent_policy(policy: object) -> Policy:
 
 
 def check_seed(seed: object) -> int:
-    """A seed of an agent's chance."""
+    """Check the seed of an agent."""
     return whole("seed", seed, 0)
 
 
 def check_max_open(value: object) -> int:
-    """How many rounds may wait."""
+    """Check how many rounds may be pending."""
     return whole("max_open", value, 1, "the rounds that may wait for the oldest open choice")
 
 

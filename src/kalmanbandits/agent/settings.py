@@ -114,7 +114,7 @@ def given_settings(**values: object) -> dict[str, Any]:
 
 
 def check_feasible(settings: Settings, k: int) -> None:
-    """Whether `k` arms can have the shares that are asked for."""
+    """Refuse shares that `k` arms cannot have together."""
     least = math.fsum(settings.minimum(arm) for arm in range(k))
     if least > 1 + 1e-9:
         raise InvalidArgument(f"minimum_share must leave at most 1 for {k} arms together, got {least:g}")

@@ -54,11 +54,11 @@ class Snapshots:
             )
 
     def taken(self, play: Play, last: int) -> None:
-        """It is on disk."""
+        """Note that the snapshot taken last is on disk."""
         self.newest, self._retry, play.attended = last, 0, 0.0
 
     def put_off(self, play: Play, last: int) -> None:
-        """It could not be written, on a full disk, say: the events alone do as well."""
+        """Note that it could not be written, for instance on a full disk: the events alone are enough."""
         self._retry, play.attended = last + LONG, 0.0
 
     def _forget(self, db: sqlite3.Connection, play: Play, last: int) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from kalmanbandits.backtesting.following import Followed, follow_policy
 from kalmanbandits.backtesting.recommendation import Recommendation, decimals, recommend
 from kalmanbandits.backtesting.result import Backtest
 from kalmanbandits.backtesting.stretches import axis_name, dates_or_numbers, edges, means, shares
+from kalmanbandits.errors import Array, Integers
 from kalmanbandits.reporting import drawing
 from kalmanbandits.reporting.drawing import plain
 from kalmanbandits.reporting.style import BLACK, BLUE, VERMILION, looks
@@ -114,7 +116,7 @@ def draw_series(axes: Axes, replay: Replay) -> None:
     heading(axes, f"The {'costs' if replay.minimize else 'rewards'} of the table{smoothed}")
 
 
-def draw_choices(axes: Axes, choices: Any, replay: Replay) -> None:
+def draw_choices(axes: Axes, choices: Integers, replay: Replay) -> None:
     """A strip for each arm, dark where it was chosen."""
     at = edges(len(choices), STRETCHES)
     draw_shares(axes, shares(choices, replay.arms, at), replay.names, dates_or_numbers(replay)[[0, -1]])
@@ -123,7 +125,7 @@ def draw_choices(axes: Axes, choices: Any, replay: Replay) -> None:
     time_axis(axes, replay)
 
 
-def draw_shares(axes: Axes, share: Any, names: Any, ends: Any) -> None:
+def draw_shares(axes: Axes, share: Array, names: Sequence[str], ends: NDArray[np.generic]) -> None:
     """How often each arm was chosen in each stretch (stretches, arms), as a picture between two times."""
     from matplotlib.dates import date2num
 

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from kalmanbandits.backtesting.result import Backtest
-from kalmanbandits.errors import Array
+from kalmanbandits.errors import Array, Integers
 
 
 class Followed(NamedTuple):
     """The arms of run 0 in the judged rows, the prediction for each, and its reward or NaN, (T,) each."""
 
-    choices: Any
+    choices: Integers
     predictions: Array
     outcomes: Array
 
     @property
-    def both(self) -> Any:
+    def both(self) -> Integers:
         """The rounds that have a prediction and a reward."""
         return np.flatnonzero(np.isfinite(self.predictions) & np.isfinite(self.outcomes))
 

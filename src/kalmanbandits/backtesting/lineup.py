@@ -82,7 +82,7 @@ def known_policies() -> dict[str, Any]:
     return {**own_policies(), **POLICIES}
 
 
-def _standard(cls: Any, replay: Replay, system: LinearGaussianSystem | None) -> Policy | str:
+def _standard(cls: type[Policy], replay: Replay, system: LinearGaussianSystem | None) -> Policy | str:
     """A policy with the settings it comes with, or why there is none."""
     if issubclass(cls, KnownSystemPolicy) and system is None:
         return NO_SYSTEM
@@ -96,7 +96,7 @@ def _standard(cls: Any, replay: Replay, system: LinearGaussianSystem | None) -> 
     return policy
 
 
-def _settings(cls: Any, replay: Replay) -> dict[str, Any]:
+def _settings(cls: type[Policy], replay: Replay) -> dict[str, Any]:
     settings: dict[str, Any] = {"arms": replay.arms}
     window = inspect.signature(cls).parameters.get("window")
     if window is not None and window.default is window.empty:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kalmanbandits.errors import Array, whole
+from kalmanbandits.errors import Array, Integers, whole
 from kalmanbandits.policies.spec import Policy
 from kalmanbandits.statistics.intervals import Interval, unknown
 from kalmanbandits.statistics.long_run import long_run, mean_interval, ratio_interval
@@ -139,7 +139,7 @@ class Backtest:
     def _place(self, p: int) -> int:
         return whole("p", p, 0, "the place of a policy in names", below=len(self.policies))
 
-    def over_time(self, points: int = POINTS) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Array]:
+    def over_time(self, points: int = POINTS) -> tuple[Integers, Array]:
         """Cumulative gain over the best fixed arm.
 
         Parameters

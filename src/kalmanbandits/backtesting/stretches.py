@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from kalmanbandits.errors import Array
+from kalmanbandits.errors import Array, Integers
 from kalmanbandits.systems.replay import Replay
 
 TICKS = 7  # dates beside an axis, at most
 
 
-def edges(rounds: int, most: int) -> Any:
+def edges(rounds: int, most: int) -> Integers:
     """The first row of each of at most `most` stretches of about equal length, and the end.
 
     >>> edges(10, 4).tolist()
@@ -22,7 +23,7 @@ def edges(rounds: int, most: int) -> Any:
     return (np.arange(count + 1) * rounds) // count
 
 
-def means(values: Array, at: Any) -> Array:
+def means(values: Array, at: Integers) -> Array:
     """The mean of each stretch, along the first axis, of what is present; NaN where nothing is."""
     present = ~np.isnan(values)
     total: Array = np.add.reduceat(np.where(present, values, 0.0), at[:-1], axis=0)
@@ -32,7 +33,7 @@ def means(values: Array, at: Any) -> Array:
     return found
 
 
-def shares(choices: Any, arms: int, at: Any) -> Array:
+def shares(choices: Integers, arms: int, at: Integers) -> Array:
     """How often each arm was chosen in each stretch, (stretches, arms)."""
     chosen = np.zeros((len(choices), arms))
     chosen[np.arange(len(choices)), choices] = 1.0
@@ -57,7 +58,7 @@ def places(replay: Replay, rows: object) -> list[float]:
     return [float(x) for x in (values.astype(np.int64) if values.dtype.kind == "M" else values)]
 
 
-def when(replay: Replay, rows: Any) -> list[str]:
+def when(replay: Replay, rows: Iterable[int]) -> list[str]:
     """When rows were, as text."""
     if replay.index is None:
         return [f"round {int(row) + 1:,}" for row in rows]

@@ -184,7 +184,7 @@ class Helper(ABC):
 
     @abstractmethod
     def listen(self, output: IO[bytes]) -> None:
-        """Take what the process says."""
+        """Read what the process writes."""
 
     def over(self) -> None:  # noqa: B027 - most have nothing to do then
         """Nothing more will come."""
@@ -223,7 +223,7 @@ class Compiler(Helper):
         output.readline()
 
     def over(self) -> None:
-        """Do not wait for it."""
+        """Nobody need wait for its fits any more."""
         self.fits.set()
 
 

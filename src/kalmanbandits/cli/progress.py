@@ -29,7 +29,7 @@ class Compiling(Listener):
         self.under_way += 1
 
     def on_end(self, event: Event) -> None:
-        """It has been, or has failed."""
+        """A function has been compiled, or compiling it has failed."""
         self.under_way -= 1
 
 
@@ -65,7 +65,7 @@ class Reporter:
         )
 
     def __call__(self, done: int, total: int) -> None:
-        """To be called now and then."""
+        """Show the progress; to be called now and then."""
         now = time.monotonic()
         busy = self.compiling.under_way > 0 and done < total
         if busy or not self.started:

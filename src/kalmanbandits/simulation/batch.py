@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from kalmanbandits.errors import Array, InvalidArgument
+from kalmanbandits.errors import Array, Integers, InvalidArgument
 from kalmanbandits.policies.spec import Spec
 from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
 from kalmanbandits.systems.replay import Replay
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import xarray
 
 Labels = dict[object, "xarray.Coordinates"]
-Counts = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 MEANINGS = {
     "regret": "regret against the clairvoyant, summed",
     "reward": "reward, summed",
@@ -41,9 +40,9 @@ class Sheet(NamedTuple):
     regret: Array  # policy × run × checkpoint, and so are those that follow
     reward: Array
     prediction_error: Array
-    missing: Counts
-    pulls: Counts  # … × arm
-    choice: Counts  # policy × run × round, or no round without a trace
+    missing: Integers
+    pulls: Integers  # … × arm
+    choice: Integers  # policy × run × round, or no round without a trace
     received: Array
     predicted: Array  # the chosen arm's reward; on processor cores alone
 
@@ -95,13 +94,13 @@ class Kept(Protocol):
         """Where the measures of a run are to be written, until it is closed: a sheet, and the row in it."""
 
     def open(self, begin: int, end: int) -> Sheet:
-        """The same for all of a piece: the rows of these runs."""
+        """Where the measures of the runs of a piece are to be written: a sheet, and its rows."""
 
     def prefault(self, begin: int, end: int) -> None:
         """Have the memory of these runs at hand, in time that would be idle: nothing is written there yet."""
 
     def close(self, begin: int, end: int) -> None:
-        """All their measures are written, of every policy."""
+        """Note that all measures of these runs are written, of every policy."""
 
     def dataset(self, labels: Labels | None = None) -> xarray.Dataset:
         """The labelled result, once every run is closed; `labels` are those already made for its like."""
@@ -117,7 +116,7 @@ class Batch:
     rounds: int
     runs: range
     seed: int
-    checkpoints: Counts
+    checkpoints: Integers
     trace: bool
     predictions: bool = False  # are traced too
 
@@ -191,15 +190,15 @@ class KeptRuns:
         self._sheet = None
 
     def pieces(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
-        """All of them together."""
+        """One piece with all runs."""
         yield begin, end
 
     def row(self, place: int) -> tuple[Sheet, int]:
-        """The row of the one sheet."""
+        """The row of a run in the one sheet."""
         return self.sheet, place
 
     def open(self, begin: int, end: int) -> Sheet:
-        """Their rows of the one sheet."""
+        """The rows of these runs in the one sheet."""
         return self.sheet.rows(begin, end)
 
     def prefault(self, begin: int, end: int) -> None:

@@ -15,9 +15,8 @@ import numpy as np
 from kalmanbandits.identification.search_machine import CELLS, DIMENSION
 from kalmanbandits.identification.subspace import ARMS, ITERATIONS, ROWS, SHRINK, first_guess
 from kalmanbandits.policies.learned_kalman_machine import fit_type
-from kalmanbandits.policies.verbs import KERNELS
-from kalmanbandits.simulation.gpu_compiler import SIMULATED, Source, compiling, cuda
-from kalmanbandits.simulation.gpu_kernel import GpuKernel, Kind, block_type, kept_on_disk
+from kalmanbandits.simulation.gpu_compiler import Source, cuda
+from kalmanbandits.simulation.gpu_kernel import GpuKernel, Kind, block_type, compile_kind
 
 THREADS = 64  # of a block: more than rows, and than lags of two arms
 
@@ -124,9 +123,4 @@ SIGNATURE = (block_type(np.uint64, 2), *CELLS_AND_JOBS, block_type(np.int32, 1))
 @functools.cache
 def compiled_correlate(kind: Kind) -> GpuKernel:
     """That kernel, ready to launch."""
-    if SIMULATED:
-        kernel: GpuKernel = cuda.jit(make_correlate(kind, lambda function: function))
-        return kernel
-    with compiling(KERNELS[kind.kernel], kind.precision) as rules:
-        source, key = make_correlate(kind, rules.device_function), ("correlate", kind.memory)
-        return kept_on_disk(source, kind.kernel, key, SIGNATURE, lto=False)
+    return compile_kind(kind, make_correlate, ("correlate", kind.memory), SIGNATURE, lto=False)

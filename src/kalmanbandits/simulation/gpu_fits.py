@@ -49,11 +49,11 @@ class Jobs:
         self.rows = cuda.pinned_array(memory["jobs"].shape, np.int32)
 
     def close(self) -> None:
-        """Give back what the driver keeps for it."""
+        """Give back the streams."""
         self.steps.destroy(self.streams)
 
     def do(self, codes: Codes) -> None:
-        """Do all jobs."""
+        """Do all jobs that are due."""
         threads = len(codes)
         self.order[:threads] = np.argsort(codes)[::-1]  # by dimension, kind and cells: the longest first
         ordered = codes[self.order[:threads]]

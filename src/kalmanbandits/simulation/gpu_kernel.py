@@ -266,14 +266,22 @@ def build(kind: Kind, device_function: Callable[[Source], Source]) -> Source:
 @functools.cache
 def compiled(kind: Kind) -> GpuKernel:
     """The kernel of a kind, ready to launch; compiled once per process, or loaded from disk."""
-    kernel: GpuKernel
+    return compile_kind(kind, build, kind, signature(kind.env, kind.precision))
+
+
+def compile_kind(
+    kind: Kind,
+    build: Callable[[Kind, Callable[[Source], Source]], Source],
+    key: object,
+    arguments: tuple[types.Type, ...],
+    **options: object,
+) -> GpuKernel:
+    """The kernel that `build` makes for a kind, compiled under the rules of its policy and precision."""
     if SIMULATED:
-        kernel = cuda.jit(build(kind, lambda play: play))
+        kernel: GpuKernel = cuda.jit(build(kind, lambda function: function))
         return kernel
     with compiling(KERNELS[kind.kernel], kind.precision) as rules:
-        source = build(kind, rules.device_function)
-        kernel = kept_on_disk(source, kind.kernel, kind, signature(kind.env, kind.precision))
-    return kernel
+        return kept_on_disk(build(kind, rules.device_function), kind.kernel, key, arguments, **options)
 
 
 @functools.cache

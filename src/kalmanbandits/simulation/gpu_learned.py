@@ -33,7 +33,7 @@ from kalmanbandits.policies.learned_kalman_machine import (
 from kalmanbandits.policies.learned_kalman_rehearsal import EPISODES, LENGTH
 from kalmanbandits.policies.verbs import KERNELS, due
 from kalmanbandits.simulation.gpu_compiler import SIMULATED, Source, compiling, cuda
-from kalmanbandits.simulation.gpu_kernel import GpuKernel, Kind, block_type, kept_on_disk, make_play
+from kalmanbandits.simulation.gpu_kernel import GpuKernel, Kind, block_type, compile_kind, make_play
 from kalmanbandits.simulation.gpu_memory import two_parts
 from kalmanbandits.simulation.gpu_steps import LANES, scratch_words, shared_words
 
@@ -242,13 +242,8 @@ def check_learned(spec: LearnedKalman, name: str, precision: str) -> None:
 @functools.cache
 def compiled_learned(kind: Kind) -> GpuKernel:
     """The kernel of a kind, ready to launch."""
-    if SIMULATED:
-        kernel: GpuKernel = cuda.jit(build_learned(kind, lambda function: function))
-        return kernel
-    with compiling(KERNELS[kind.kernel], kind.precision) as rules:
-        source = build_learned(kind, rules.device_function)
-        # Optimising once more while linking would inline what is long, and take minutes.
-        return kept_on_disk(source, kind.kernel, kind, learned_signature(kind.env), lto=False)
+    # Optimising once more while linking would inline what is long, and take minutes.
+    return compile_kind(kind, build_learned, kind, learned_signature(kind.env), lto=False)
 
 
 def learned_assembly(kind: Kind, capabilities: tuple[tuple[int, int], ...]) -> list[str]:

@@ -7,9 +7,19 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from kalmanbandits.errors import InvalidArgument, InvalidType, entries, function, one_of, shown, truth, whole
+from kalmanbandits.errors import (
+    Integers,
+    InvalidArgument,
+    InvalidType,
+    entries,
+    function,
+    one_of,
+    shown,
+    truth,
+    whole,
+)
 from kalmanbandits.policies.spec import Spec
-from kalmanbandits.simulation.batch import Batch, Counts, Kept, KeptRuns, Labels
+from kalmanbandits.simulation.batch import Batch, Kept, KeptRuns, Labels
 from kalmanbandits.simulation.cpu import available_cores, play_on_cpu
 from kalmanbandits.simulation.moments import KeptMoments
 from kalmanbandits.simulation.progress import Progress
@@ -210,7 +220,7 @@ def _batch(
     rounds: int,
     runs: range,
     seed: int,
-    points: Counts,
+    points: Integers,
     trace: bool,
 ) -> Batch:
     specs = check_policies(policies, system.arms)
@@ -248,7 +258,7 @@ def _check_rounds(rounds: int | None, system: LinearGaussianSystem | Replay) -> 
     return rounds
 
 
-def check_checkpoints(checkpoints: int | Sequence[int], rounds: int) -> Counts:
+def check_checkpoints(checkpoints: int | Sequence[int], rounds: int) -> Integers:
     """The rounds after which measures are kept, rising, the last one `rounds`."""
     if isinstance(checkpoints, (int, np.integer)):
         count = min(whole("checkpoints", checkpoints, 1), rounds)

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from kalmanbandits.errors import Array, InvalidArgument
+from kalmanbandits.errors import Array, Integers, InvalidArgument, Mask
 
 LEVEL = 0.95
-Truth = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -46,15 +45,15 @@ class Interval:
     def __format__(self, spec: str) -> str:
         return f"{float(self.value):{spec}} [{float(self.low):{spec}}, {float(self.high):{spec}}]"
 
-    def above(self, number: float) -> Truth:
+    def above(self, number: float) -> Mask:
         """Where the whole interval lies above a number."""
         return self.low > number
 
-    def below(self, number: float) -> Truth:
+    def below(self, number: float) -> Mask:
         """Where the whole interval lies below a number."""
         return self.high < number
 
-    def meets(self, low: float, high: float) -> Truth:
+    def meets(self, low: float, high: float) -> Mask:
         """Where the interval and [low, high] have a number in common."""
         return (self.low <= high) & (self.high >= low)
 
@@ -123,7 +122,7 @@ def gain_around(
     return Interval(found.value, low, high, runs)
 
 
-def is_better(samples: ArrayLike, level: float = LEVEL) -> Truth:
+def is_better(samples: ArrayLike, level: float = LEVEL) -> Mask:
     """Which policy has shown to lose less than which: entry (i, j) is whether i beats j.
 
     i beats j when the whole interval of the paired difference i − j lies below 0.
@@ -134,7 +133,7 @@ def is_better(samples: ArrayLike, level: float = LEVEL) -> Truth:
     return paired_difference(x[:, None, :], x[None, :, :], level).below(0.0)
 
 
-def ranks(samples: ArrayLike, level: float = LEVEL) -> NDArray[np.int64]:
+def ranks(samples: ArrayLike, level: float = LEVEL) -> Integers:
     """The rank of each policy: one more than the number of policies that have shown to lose less.
 
     Two policies that share every rival and whose paired interval holds 0 tie. Small is good.

@@ -66,7 +66,7 @@ class _KeptPiece(KeptRuns):
         self.left, self.done, self.counting = len(batch.runs), done, threading.Lock()
 
     def close(self, begin: int, end: int) -> None:
-        """Count, and hand on."""
+        """Count the runs that are closed; when all are, hand the piece on."""
         with self.counting:
             self.left -= end - begin
             complete = self.left == 0

@@ -8,17 +8,15 @@ ten rows; after a gap the arm is back in the row after its first reward.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from kalmanbandits.errors import Array
+from kalmanbandits.errors import Array, Mask
 from kalmanbandits.systems.table_index import Index, TableError
 
 GAP = 10  # rows without a reward after which an arm is off
 
 
-def off_after_gaps(table: Array) -> Any:
+def off_after_gaps(table: Array) -> Mask:
     """Which arms are off by the rule above, Booleans (T, k); where that would be all of them, none is.
 
     >>> values = np.ones((40, 2))
@@ -30,13 +28,13 @@ def off_after_gaps(table: Array) -> Any:
     rows = np.arange(T)[:, None]
     seen = np.maximum.accumulate(np.where(np.isnan(table), -1, rows), axis=0)
     last = np.vstack([np.full((1, table.shape[1]), -1), seen[:-1]])
-    off = (last < 0) | (rows - last > GAP)
+    off: Mask = (last < 0) | (rows - last > GAP)
     off[0] = False
     off[off.all(axis=1)] = False
     return off
 
 
-def off_by_mask(values: object, table: Array, names: tuple[str, ...]) -> Any:
+def off_by_mask(values: object, table: Array, names: tuple[str, ...]) -> Mask:
     """Which arms are off by a mask (T, k), checked: 1 or True where the arm can be chosen."""
     mask = np.asarray(values, np.float64)
     if mask.shape != table.shape:
@@ -57,7 +55,7 @@ def off_by_mask(values: object, table: Array, names: tuple[str, ...]) -> Any:
             f"available: row {nobody[0] + 1} leaves no arm to choose (drop the row from both tables, or let "
             "one arm be on)"
         )
-    return mask == 0
+    return np.equal(mask, 0)
 
 
 def check_dates(mask: Index | None, table: Index | None) -> None:

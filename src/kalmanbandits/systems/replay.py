@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from kalmanbandits.errors import Array, InvalidArgument, file_path, instance, texts, truth, whole
+from kalmanbandits.errors import Array, InvalidArgument, Mask, file_path, instance, texts, truth, whole
 from kalmanbandits.systems.availability import check_dates, off_after_gaps, off_by_mask
 from kalmanbandits.systems.table_cells import on_or_off
 from kalmanbandits.systems.table_files import one_character, read_file
@@ -81,7 +81,7 @@ class Replay:
         self.off = _frozen(self._off(available, delimiter))
         self.masked = available is not None
 
-    def _off(self, available: object, delimiter: str | None) -> Any:
+    def _off(self, available: object, delimiter: str | None) -> Mask:
         """Which arms cannot be chosen, from a mask or from the rows before each row."""
         if available is None:
             return off_after_gaps(self.table) if self.missing else np.zeros(self.table.shape, np.bool_)

@@ -53,7 +53,7 @@ class Wanted(NamedTuple):
         return "available" if self.mask else "table"
 
     def with_arm(self, column: str) -> Wanted:
-        """The same, where a column is no index."""
+        """What is wanted where a column turns out to be an arm and not an index."""
         arms = (*self.arms, column)
         return self._replace(arms=arms, when="" if len(arms) >= MOST_TRIED else self.when)
 

@@ -15,11 +15,11 @@ policy that does not promise one says so in `unpromised`, a mapping from the pro
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from kalmanbandits.agent import Agent
+from kalmanbandits.errors import Array
 from kalmanbandits.policies.spec import Policy
 from kalmanbandits.simulation.simulate import simulate
 from kalmanbandits.systems.replay import Replay
@@ -28,14 +28,13 @@ from kalmanbandits.testing.violation import require, require_finite
 ROUNDS = 3000
 FEWEST_RUNS, MOST_RUNS = 4, 16
 HALF = 0.5  # of the regret of `Random` that a learner may have
-Table = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def _promises(policy: Policy, promise: str) -> bool:
     return policy.arms > 1 and promise not in policy.unpromised
 
 
-def _means(policy: Policy) -> Table:
+def _means(policy: Policy) -> Array:
     """Arms that pay 0, 1, 2, … on average, in an arbitrary order, the same in every round: (rounds, arms)."""
     order = np.random.default_rng(11).permutation(policy.arms)
     return np.tile(order.astype(np.float64), (ROUNDS, 1))
@@ -52,7 +51,7 @@ def _mean_of_runs(measure: Callable[[int], float], bar: float) -> float:
     return float(np.mean(found))
 
 
-def _lost(policy: Policy, means: Table, rewards: Callable[[np.random.Generator], Table]) -> float:
+def _lost(policy: Policy, means: Array, rewards: Callable[[np.random.Generator], Array]) -> float:
     """Regret in the last third over that of `Random`, which loses the difference of best and mean."""
     last = slice(2 * ROUNDS // 3, ROUNDS)
     theirs = float((means.max(axis=1) - means.mean(axis=1))[last].sum())
@@ -77,7 +76,7 @@ def quiet_start(policy: Policy) -> None:
     if _promises(policy, "quiet start"):
         means = _means(policy)
 
-        def rewards(rng: np.random.Generator) -> Table:
+        def rewards(rng: np.random.Generator) -> Array:
             table = means + rng.standard_normal(means.shape)
             table[:30] *= 1e-8
             return table
@@ -91,8 +90,8 @@ def one_huge_reward(policy: Policy) -> None:
         means = _means(policy)
         for at, size in ((2, 1e6), (2, -1e6), (ROUNDS // 2, 1e6), (ROUNDS // 2, -1e6)):
 
-            def rewards(rng: np.random.Generator, at: int = at, size: float = size) -> Table:
-                table: Table = means + rng.standard_normal(means.shape)
+            def rewards(rng: np.random.Generator, at: int = at, size: float = size) -> Array:
+                table: Array = means + rng.standard_normal(means.shape)
                 table[at] = size
                 return table
 

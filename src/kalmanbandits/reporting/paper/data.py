@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kalmanbandits.errors import Array, InvalidArgument
+from kalmanbandits.errors import Array, InvalidArgument, Mask
 from kalmanbandits.policies import UBSS
 from kalmanbandits.policies.spec import Spec
 from kalmanbandits.reporting.study.losses import Losses, summed_gain
@@ -95,7 +95,7 @@ class PaperData:
         """Where a policy stands at every angle."""
         return self.sweep[0].place(policy)
 
-    def losses(self, where: NDArray[np.bool_]) -> list[Losses]:
+    def losses(self, where: Mask) -> list[Losses]:
         """Regret per round of all policies at the angles `where`."""
         return [cell.losses for cell, chosen in zip(self.sweep, where, strict=True) if chosen]
 
@@ -107,7 +107,7 @@ class PaperData:
         """Percent by which `policy` loses less than `other`, at each angle."""
         return stack([cell.gain(policy, other) for cell in self.sweep])
 
-    def pooled_gain(self, policy: str, other: str, where: NDArray[np.bool_]) -> Interval:
+    def pooled_gain(self, policy: str, other: str, where: Mask) -> Interval:
         """The same for the regret of all angles `where` taken together.
 
         A run has the same noise at every angle, so angles are added up within a run before runs are compared.
@@ -225,11 +225,11 @@ def _check(cells: Sequence[CellSummary], names: Sequence[str]) -> None:
                 )
 
 
-def is_end(theta: Array) -> NDArray[np.bool_]:
+def is_end(theta: Array) -> Mask:
     """Whether an angle is 0 or 2π, within π/64."""
     return np.minimum(np.abs(theta), np.abs(2 * math.pi - theta)) < math.pi / 64
 
 
-def is_middle(theta: Array) -> NDArray[np.bool_]:
+def is_middle(theta: Array) -> Mask:
     """Whether π/2 ≤ θ ≤ 3π/2: where the real parts of the eigenvalues of Γ are not positive."""
     return np.abs(theta - math.pi) <= math.pi / 2 + 1e-9

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kalmanbandits.errors import Array
+from kalmanbandits.errors import Array, Integers
 from kalmanbandits.statistics import intervals
 from kalmanbandits.statistics.intervals import LEVEL, Interval, around, unknown
 from kalmanbandits.statistics.moments import Moments
@@ -35,16 +34,16 @@ class RunLosses:
 
     @property
     def mean(self) -> Array:
-        """Over runs, shape (policies,)."""
+        """The mean over runs, shape (policies,)."""
         return np.asarray(self.values.mean(axis=1))
 
     @property
     def runs(self) -> int:
-        """How many."""
+        """The number of runs."""
         return int(self.values.shape[1])
 
     def only(self, parts: Sequence[int | range]) -> Self:
-        """The same from some of its runs."""
+        """The losses of some of its runs."""
         places = [self.parts.index(part) for part in parts if isinstance(part, int)]
         return type(self)(tuple(self.parts[place] for place in places), self.values[:, places])
 
@@ -63,16 +62,16 @@ class BlockLosses:
 
     @property
     def mean(self) -> Array:
-        """Over runs, shape (policies,)."""
+        """The mean over runs, shape (policies,)."""
         return self.whole.mean
 
     @property
     def runs(self) -> int:
-        """How many."""
+        """The number of runs."""
         return self.whole.runs
 
     def only(self, parts: Sequence[int | range]) -> Self:
-        """The same from some of its blocks."""
+        """The losses of some of its blocks."""
         places = [self.parts.index(part) for part in parts if isinstance(part, range)]
         chosen = tuple(self.blocks[place] for place in places)
         return type(self)(tuple(self.parts[place] for place in places), chosen)
@@ -129,7 +128,7 @@ def average(systems: Sequence[Losses], policy: int, weight: float = 1.0) -> list
     return [(losses, _weights(losses, {policy: weight / len(systems)})) for losses in systems]
 
 
-def loss_ranks(losses: Losses) -> NDArray[np.int64]:
+def loss_ranks(losses: Losses) -> Integers:
     """The rank of each policy: one more than the number of policies that have shown to lose less."""
     if isinstance(losses, RunLosses):
         return intervals.ranks(losses.values)

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kalmanbandits.errors import Array, InvalidArgument
+from kalmanbandits.errors import Array, Integers, InvalidArgument
 from kalmanbandits.reporting.study.losses import (
     BlockLosses,
     Losses,
@@ -55,7 +54,7 @@ class CellSummary:
     losses: Losses
     loss: Interval
     history: Interval
-    ranks: NDArray[np.int64]
+    ranks: Integers
 
     @property
     def name(self) -> str:
@@ -77,7 +76,7 @@ class CellSummary:
         return difference(self.losses, self.place(first), self.place(second))
 
     def only(self, parts: Sequence[int | range]) -> CellSummary:
-        """The same from some of its runs, or blocks of runs; the history stays that of all."""
+        """The summary of some of its runs, or blocks of runs; the history stays that of all."""
         losses = self.losses.only(parts)
         return replace(self, losses=losses, loss=mean_loss(losses), ranks=loss_ranks(losses))
 

@@ -52,7 +52,7 @@ def put(path: Path, content: bytes) -> None:
 
 
 def encoded(values: Numbers) -> bytes:
-    """The file of a chunk as zarr-python would write it, in a tenth of the time."""
+    """The file of a chunk as zarr-python would write it, in a ninth to a quarter of the time."""
     content: bytes = Zstd(level=LEVEL).encode(np.ascontiguousarray(values))
     return content + CHECKSUM.pack(google_crc32c.value(content))
 

@@ -89,12 +89,12 @@ class Results:
 
     @property
     def cells(self) -> list[Cell]:
-        """Its cells."""
+        """The cells of the study."""
         return self._store.study.cells
 
     @property
     def manifest(self) -> Manifest:
-        """With what it was played, where and when."""
+        """What the study was played with, where and when."""
         return self._store.manifest
 
     @property
