@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from peak_memory import peak_memory
 
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.policies import UCB, KalmanGreedy, Random
@@ -18,6 +17,7 @@ from kalmanbandits.statistics import intervals
 from kalmanbandits.statistics.moments import Moments
 from kalmanbandits.systems import rotation
 from kalmanbandits.systems.replay import Replay
+from peak_memory import peak_memory
 
 SYSTEM = rotation(theta=5 * np.pi / 8)
 POLICIES = {"UCB": UCB(arms=2), "Kalman": KalmanGreedy(SYSTEM), "Random": Random(arms=2)}

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from peak_memory import peak_memory
 
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.policies import UBSS, UCB, KalmanGreedy, Random, SlidingWindowUCB
@@ -17,6 +16,7 @@ from kalmanbandits.simulation import Clairvoyant, FullInformation, simulate
 from kalmanbandits.streams import INITIAL_STATE, MEASUREMENT, PROCESS, normals, stream_key
 from kalmanbandits.systems import LinearGaussianSystem, autoregressive, random_stable, random_walk, rotation
 from kalmanbandits.systems.properties import semidefinite_cholesky
+from peak_memory import peak_memory
 
 SYSTEM = rotation(theta=5 * np.pi / 8)
 POLICIES = {
