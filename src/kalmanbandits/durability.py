@@ -39,8 +39,9 @@ LARGEST_DOCUMENT = 16 * 2**20  # bytes; the matrices of a system with a thousand
 def write_atomically(path: Path, content: bytes) -> None:
     """Put `content` at `path` so that a crash at any moment leaves the old file or the new one.
 
-    A symbolic link is followed, a file that is there keeps its mode, a new one gets that of the umask. What
-    is no file (a pipe that somebody reads, `/dev/stdout`) is written to as it is.
+    A symbolic link is followed, a file that is there keeps its mode, a new one gets that of the umask. One
+    that may not be written is refused, as `open` does. What is no file (a pipe that somebody reads,
+    `/dev/stdout`) is written to as it is.
     """
     try:
         mode = path.stat().st_mode if path.exists() else None
@@ -50,6 +51,8 @@ def write_atomically(path: Path, content: bytes) -> None:
         target = Path(os.path.realpath(path))
         if target.is_symlink():  # it leads to itself
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        if mode is not None and not os.access(target, os.W_OK):  # moving another into its place would do
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         # A name has at most 255 bytes, and a letter at most four.
         temporary = target.with_name(f".{target.name[:50]}.{secrets.token_hex(8)}")
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import math
 import os
 import threading
 import time
@@ -13,14 +14,17 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+import pandas as pd
 import pytest
 from test_damaged_memories import play as play_rounds
 from test_damaged_memories import with_field
 
 import kalmanbandits as kb
+from kalmanbandits.backtesting import read_log
 from kalmanbandits.errors import InvalidArgument, InvalidType, RoundError
 from kalmanbandits.integrations.gymnasium import LinearGaussianBanditVector, play
 from kalmanbandits.systems import Replay, autoregressive, rotation, seasonal
+from kalmanbandits.systems.table_index import TableError
 
 LONG = 10**5000  # cannot be printed
 
@@ -159,3 +163,16 @@ def test_masked_actions_are_none() -> None:
     many.reset(seed=0)
     with pytest.raises(InvalidArgument, match="actions must be 3 arms"):
         many.step(np.ma.array([0, 1, 1], mask=[1, 0, 0]))
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [None, math.nan, pd.NA, pd.NaT, np.ma.masked, np.float32("nan")],
+    ids=repr,
+)
+def test_a_log_without_an_arm_in_some_row_is_refused(missing: object) -> None:
+    """There was an arm called nan, as of a data frame with an empty cell."""
+    columns: dict[str, Any] = {"reward": [1.0, 2.0, 3.0], "propensity": [0.5] * 3}
+    with pytest.raises(TableError, match="row 2, column 'arm' must name an arm, got nothing"):
+        read_log({"arm": ["a", missing, "b"], **columns})
+    assert read_log({"arm": ["a", "nan", "None"], **columns}).arms == ("None", "a", "nan")

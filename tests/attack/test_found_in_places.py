@@ -98,3 +98,16 @@ def test_no_store_is_made_inside_a_store(tmp_path: Path, place: str) -> None:
         run_study(study(), tmp_path / "link" / place, jobs=1)
     assert contents(tmp_path) == before
     assert Results.open(tmp_path / "0").complete
+
+
+def test_a_file_that_may_not_be_written_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was replaced: only the folder's permissions counted."""
+    kb.Agent(UCB).save(tmp_path / "saved")
+    before = contents(tmp_path)
+    other = kb.Agent(UCB, seed=1)
+    with monkeypatch.context() as patch:  # of an administrator everything may be written
+        patch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
+        with pytest.raises(PermissionError, match="saved"):
+            other.save(tmp_path / "saved")
+        other.save(tmp_path / "new")
+    assert before.items() < contents(tmp_path).items()
