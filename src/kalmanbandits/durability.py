@@ -55,13 +55,18 @@ def write_atomically(path: Path, content: bytes) -> None:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         # A name has at most 255 bytes, and a letter at most four.
         temporary = target.with_name(f".{target.name[:50]}.{secrets.token_hex(8)}")
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
-            if mode is not None and hasattr(os, "fchmod"):
-                os.fchmod(handle, stat.S_IMODE(mode))
-        finally:
-            os.close(handle)
-        write_through(temporary, target, content)
+            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            try:
+                if mode is not None and hasattr(os, "fchmod"):
+                    os.fchmod(handle, stat.S_IMODE(mode))
+            finally:
+                os.close(handle)
+            write_through(temporary, target, content)
+        except BaseException as error:  # an interrupt too
+            if not isinstance(error, FileExistsError):  # then it is somebody else's
+                temporary.unlink(missing_ok=True)
+            raise
     except OSError as error:  # a full disk names no file, the others the temporary one
         raise OSError(error.errno, error.strerror, str(path)) from error
 

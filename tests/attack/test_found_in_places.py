@@ -111,3 +111,23 @@ def test_a_file_that_may_not_be_written_stays(tmp_path: Path, monkeypatch: pytes
             other.save(tmp_path / "saved")
         other.save(tmp_path / "new")
     assert before.items() < contents(tmp_path).items()
+
+
+def test_an_interrupt_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that comes before anything is written left an empty file with a name of its own."""
+    kb.Agent(UCB).save(tmp_path / "saved")
+    before = contents(tmp_path)
+    usual = os.open
+
+    def interrupted(path: Path, flags: int, *mode: int) -> int:
+        handle = usual(path, flags, *mode)
+        if flags & os.O_EXCL:
+            os.close(handle)
+            raise KeyboardInterrupt
+        return handle
+
+    monkeypatch.setattr(os, "open", interrupted)
+    for name in ("saved", "new"):
+        with pytest.raises(KeyboardInterrupt):
+            kb.Agent(UCB, seed=1).save(tmp_path / name)
+    assert contents(tmp_path) == before
