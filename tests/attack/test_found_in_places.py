@@ -8,6 +8,7 @@ import pickle
 from pathlib import Path
 
 import pytest
+import zarr
 
 import kalmanbandits as kb
 from kalmanbandits.agent import beside
@@ -131,3 +132,12 @@ def test_an_interrupt_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.
         with pytest.raises(KeyboardInterrupt):
             kb.Agent(UCB, seed=1).save(tmp_path / name)
     assert contents(tmp_path) == before
+
+
+def test_settings_of_zarr_do_not_matter(tmp_path: Path) -> None:
+    """Such as ZARR_DEFAULT_ZARR_FORMAT=2 in the environment, which ended in an error of its own."""
+    run_study(study(), tmp_path / "usual", jobs=1)
+    with zarr.config.set({"default_zarr_format": 2}):
+        run_study(study(), tmp_path / "S", jobs=1)
+    usual, other = (contents(tmp_path / name / "data.zarr") for name in ("usual", "S"))
+    assert list(usual.values()) == list(other.values())
