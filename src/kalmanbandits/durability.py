@@ -39,8 +39,9 @@ LARGEST_DOCUMENT = 16 * 2**20  # bytes; the matrices of a system with a thousand
 def write_atomically(path: Path, content: bytes) -> None:
     """Put `content` at `path` so that a crash at any moment leaves the old file or the new one.
 
-    A symbolic link is followed, a file that is there keeps its mode, a new one gets that of the umask. What
-    is no file (a pipe that somebody reads, `/dev/stdout`) is written to as it is.
+    A symbolic link is followed, a file that is there keeps its mode, a new one gets that of the umask. One
+    that may not be written is refused, as `open` does. What is no file (a pipe that somebody reads,
+    `/dev/stdout`) is written to as it is.
     """
     try:
         mode = path.stat().st_mode if path.exists() else None
@@ -50,15 +51,22 @@ def write_atomically(path: Path, content: bytes) -> None:
         target = Path(os.path.realpath(path))
         if target.is_symlink():  # it leads to itself
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        if mode is not None and not os.access(target, os.W_OK):  # moving another into its place would do
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         # A name has at most 255 bytes, and a letter at most four.
         temporary = target.with_name(f".{target.name[:50]}.{secrets.token_hex(8)}")
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
-            if mode is not None and hasattr(os, "fchmod"):
-                os.fchmod(handle, stat.S_IMODE(mode))
-        finally:
-            os.close(handle)
-        write_through(temporary, target, content)
+            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            try:
+                if mode is not None and hasattr(os, "fchmod"):
+                    os.fchmod(handle, stat.S_IMODE(mode))
+            finally:
+                os.close(handle)
+            write_through(temporary, target, content)
+        except BaseException as error:  # an interrupt too
+            if not isinstance(error, FileExistsError):  # then it is somebody else's
+                temporary.unlink(missing_ok=True)
+            raise
     except OSError as error:  # a full disk names no file, the others the temporary one
         raise OSError(error.errno, error.strerror, str(path)) from error
 

@@ -14,6 +14,7 @@ def run_threads(
 ) -> None:
     """Let `work` run in so many threads (at most 256) to its end; call `watch` now and then from this one.
 
+    Where the system has no more threads it runs in fewer, and where it has none, in this one.
     `work` should return soon after `stop` is set. That happens on a Ctrl-C here and on an error in a thread,
     which is raised here once all have returned.
     """
@@ -30,8 +31,13 @@ def run_threads(
     try:
         for _ in range(min(threads, MOST)):
             worker = threading.Thread(target=guarded, daemon=True)
-            worker.start()
+            try:
+                worker.start()
+            except RuntimeError:
+                break
             workers.append(worker)
+        if not workers:
+            guarded()
         for worker in workers:
             while worker.is_alive():
                 worker.join(WATCH)

@@ -118,13 +118,13 @@ def read(source: Target | bytes) -> Saved:
                 return _read(name, file)
         stream: Any = source
         return _read(name, stream if stream.seekable() else io.BytesIO(stream.read()))
-    except (FileNotFoundError, PermissionError, IsADirectoryError):
-        raise  # Python's own message names the file
     except FileFormatError:
         raise
     except Exception as error:  # whatever a foreign or damaged file may cause on its way through the readers
         if isinstance(source, bytes) and _is_sound(source):
             raise  # it came from elsewhere, such as the handler of a signal
+        if isinstance(error, OSError) and error.filename is not None and error.errno != errno.EINVAL:
+            raise  # it could not be opened, and Python's own message names it
         raise FileFormatError(
             f"{name} is cut short, damaged, or not a saved agent: {error!s:.300}"
         ) from error

@@ -9,6 +9,7 @@ For debuggers, for mutation tests, and for tables so small that compiling takes 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from collections.abc import Callable
@@ -23,18 +24,28 @@ def uncompiled(function: F) -> F:
     """`function` in plain Python, for NUMBA_DISABLE_JIT=1: fields of records are attributes there too.
 
     It works on copies of the records: an interrupt leaves them as they were, as it does with machine code.
+    After an error the work is done again, and what it has changed up to there stays, as it does there too.
     """
 
     @functools.wraps(function)
     def call(*arguments: Any) -> object:
         records = [isinstance(value, np.ndarray) and value.dtype.names is not None for value in arguments]
-        own = [value.copy() if record else value for value, record in zip(arguments, records, strict=True)]
-        with np.errstate(all="ignore"):  # kernels divide by zero on purpose
-            result = function(*map(_with_fields, own))
-        for value, changed, record in zip(arguments, own, records, strict=True):
-            if record:
-                value[...] = changed
-        return result
+
+        def work(*ignored: type[Exception]) -> object:
+            own = [each.copy() if record else each for each, record in zip(arguments, records, strict=True)]
+            result = None
+            with np.errstate(all="ignore"), contextlib.suppress(*ignored):  # they divide by zero on purpose
+                result = function(*map(_with_fields, own))
+            for value, changed, record in zip(arguments, own, records, strict=True):
+                if record:
+                    value[...] = changed
+            return result
+
+        try:
+            return work()
+        except Exception as error:
+            work(type(error))
+            raise
 
     return call  # type: ignore[return-value]
 

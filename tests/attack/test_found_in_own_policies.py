@@ -266,9 +266,9 @@ def _refuse_gap(memory: Any, arm: Any) -> None:
 register_kernel("Unskipping", _total, _refuse_negative, _refuse_gap)
 
 
-def test_a_kernel_that_raises_does_not_shut_the_journal(tmp_path: Any) -> None:
-    """After `skip` had failed nobody could open it."""
-    with kb.Agent.open(tmp_path / "J", Unskipping(arms=2)) as agent:
+def raise_and_go_on(folder: Any) -> None:
+    """Play a journal whose kernel raises errors, and open it again."""
+    with kb.Agent.open(folder, Unskipping(arms=2)) as agent:
         for place in range(9):
             ticket = agent.ask()
             if place % 3 == 1:
@@ -279,8 +279,13 @@ def test_a_kernel_that_raises_does_not_shut_the_journal(tmp_path: Any) -> None:
                     agent.tell(ticket, 1.0 - place % 3)
         assert (agent.rounds, agent.memory["pulls"].sum(), agent.memory["total"].sum()) == (9, 6, 3.0)
         expected = agent.memory
-    with kb.Agent.open(tmp_path / "J") as agent:
+    with kb.Agent.open(folder) as agent:
         assert (agent.rounds, agent.memory) == (9, expected)
+
+
+def test_a_kernel_that_raises_does_not_shut_the_journal(tmp_path: Any) -> None:
+    """After `skip` had failed nobody could open it."""
+    raise_and_go_on(tmp_path / "J")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from test_found_in_own_policies import raise_and_go_on
 
 import kalmanbandits as kb
 from every_policy import EVERY_POLICY
+from plain_python import plain_python
 
 ROUNDS = 16
 REWARDS = {
@@ -58,6 +60,12 @@ def test_plain_python_plays_as_compiled() -> None:
         assert interpreted[case][0] == arms, case
         for expected, got in zip(numbers, interpreted[case][1:], strict=True):
             assert got == pytest.approx(expected, rel=1e-6, abs=math.ulp(0.0), nan_ok=True), case
+
+
+def test_a_kernel_that_raises_in_plain_python_does_not_shut_the_journal(tmp_path: Path) -> None:
+    """What it had learned up to its error was forgotten, the count of pulls too: nobody could open it."""
+    with plain_python() as call:
+        call(raise_and_go_on, tmp_path / "J")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -177,7 +176,7 @@ class AgentBase:
     def __reduce__(self) -> tuple[Any, ...]:
         """An agent in memory is pickled as it is; one with a journal opens it again, wherever that is."""
         if self._journal is not None:
-            return _reopened, (type(self), os.path.abspath(self._journal.folder), self._journal.options)
+            return _reopened, (type(self), str(self._journal.folder), self._journal.options)
         return _unpickled, (type(self), self._look(packed))
 
     @classmethod
@@ -233,7 +232,7 @@ class AgentBase:
 
         where the clock has been further ahead than tickets live, or rounds are kept, it is believed again.
         """
-        now, last, wait = min(time.time(), LATEST), play.time, play.ticket_timeout
+        now, last, wait = max(0.0, min(time.time(), LATEST)), play.time, play.ticket_timeout
         if now >= last or last != last:
             return now
         if wait is None:

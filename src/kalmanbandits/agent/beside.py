@@ -25,6 +25,7 @@ from kalmanbandits.durability import open_regular
 from kalmanbandits.errors import FileFormatError
 
 ENDINGS = ("-wal", "-shm", "-journal")
+UNFINISHED = ".new-"  # begins the name of a journal that is being made
 APPLICATION = 0x6B62616A  # "kbaj", in the header of the database
 WAL = (b"\x37\x7f\x06\x82" + (3007000).to_bytes(4, "big"), b"\x37\x7f\x06\x83" + (3007000).to_bytes(4, "big"))
 WAL_HEADER = 32
@@ -43,6 +44,7 @@ Identity = tuple[int, int]  # device and number of a file
 
 def check_files(path: Path) -> None:
     """Refuse what is no journal, and what lies beside it and is not SQLite's, before SQLite touches it."""
+    _refuse_other_names(path)
     held = _held()
     wal_mode = True
     if file_identity(path) not in held:
@@ -63,6 +65,25 @@ def check_files(path: Path) -> None:
             break
         else:
             raise FileFormatError(f"{beside} is no file of SQLite (move it away)")
+
+
+def _refuse_other_names(path: Path) -> None:
+    """Refuse a database with a second name, of a hard link: under each SQLite would commit without the other.
+
+    One that is being made, or whose maker was killed, has the name under which that began.
+    """
+    for pause in PAUSES:
+        time.sleep(pause)
+        if (names := path.stat().st_nlink) > 1:
+            folder, mine = path.parent, file_identity(path)
+            begun = [name for name in os.listdir(folder) if name.startswith(UNFINISHED)]
+            names -= sum(file_identity(folder / name) == mine for name in begun)
+        if names <= 1:
+            return
+    raise FileFormatError(
+        f"{path} has another name somewhere, a hard link, under which other rounds would be kept "
+        "(give it a file of its own: copy it, and move the copy here)"
+    )
 
 
 def file_identity(path: Path | str) -> Identity | None:

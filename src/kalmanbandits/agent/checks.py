@@ -25,6 +25,7 @@ from kalmanbandits.errors import (
 )
 from kalmanbandits.policies.spec import Spec
 from kalmanbandits.systems.replay import check_replay
+from kalmanbandits.systems.tables import numbered
 
 PAIRS = "list pairs of a ticket and its reward"
 WILL_NOT_COME = "call expire(ticket) for a reward that will never come"
@@ -74,7 +75,7 @@ def selected(play: Play, available: Iterable[Arm] | None) -> int:
 def no_update(play: Play, arm: int) -> KalmanBanditsError:
     """Why `update` cannot take this arm now."""
     if not 0 <= arm < play.policy.arms:
-        return InvalidArgument(f"arm must be from 0 to {play.policy.arms - 1}, got {arm}")
+        return InvalidArgument(f"arm must be from 0 to {play.policy.arms - 1}, got {shown(arm)}")
     label = play.label(arm)
     if play.open is None and not play.waiting:
         return RoundError(f"update({label!r}, …) needs an open round (call select() first)")
@@ -118,9 +119,13 @@ def open_ticket(play: Play, ticket: object) -> int:
     if state := pending.state(ticket):
         raise _closed(ticket, "it has expired" if state == EXPIRED else "its reward has come")
     chosen = pending.arm(ticket)
-    if arm is not None and arm != chosen and arm != play.label(chosen):
+    try:
+        same = bool(arm is None or arm == chosen or arm == play.label(chosen))
+    except Exception:  # an array, say
+        same = False
+    if not same:
         raise RoundError(
-            f"ticket must be one of this agent, got {Ticket(ticket, arm)!r} "
+            f"ticket must be one of this agent, got {shown(Ticket(ticket, arm))} "
             f"(here {ticket} chose arm {play.label(chosen)!r})"
         )
     return int(ticket)
@@ -181,8 +186,11 @@ def replay(play: Play, table: object) -> None:
         raise InvalidArgument(
             f"replay must have a column for each of the {play.policy.arms} arms, got {table.arms} columns"
         )
-    if play.names is not None and len(set(table.names) & set(play.names)) not in (0, len(play.names)):
-        raise InvalidArgument(f"replay must have the columns {play.names}, got {list(table.names)}")
+    unnamed = [str(i) for i in range(table.arms)], [numbered(i) for i in range(table.arms)]
+    if play.names is not None and set(table.names) != set(play.names) and list(table.names) not in unnamed:
+        raise InvalidArgument(
+            f"replay must have the columns {play.names}, got {list(table.names)} (they go by their names)"
+        )
     if getattr(table, "minimize", False) and not play.settings.minimize:
         raise InvalidArgument("replay must hold rewards, got costs (make the agent with minimize=True)")
     if play.open is not None or play.waiting:
@@ -230,7 +238,7 @@ def _not_pending(play: Play, given: int) -> RoundError:
             f"(close it with update({play.label(play.open)!r}, reward) or skip())"
         )
     last = f"the last one was {play.begun}" if play.begun else "none was given yet"
-    return RoundError(f"ticket must be one that ask() gave, got {given} ({last})")
+    return RoundError(f"ticket must be one that ask() gave, got {shown(given)} ({last})")
 
 
 def _closed(given: int, how: str) -> RoundError:

@@ -29,7 +29,7 @@ from urllib.parse import quote
 
 from kalmanbandits import __version__
 from kalmanbandits.agent import forking
-from kalmanbandits.agent.beside import APPLICATION, ENDINGS
+from kalmanbandits.agent.beside import APPLICATION, ENDINGS, UNFINISHED
 from kalmanbandits.agent.careful import CarefulConnection
 from kalmanbandits.agent.events import CHOICES, ENDS, KINDS, REWARDED, Event
 from kalmanbandits.agent.schema import SCHEMA, check_schema
@@ -38,7 +38,6 @@ from kalmanbandits.errors import FileFormatError, JournalError, shown
 
 FILE = "journal.sqlite"
 FORMAT = 2  # 1 was a log of its own, see `old_journal`
-UNFINISHED = ".new-"  # begins the name of a journal that is being made
 PAGE = 1024  # bytes; a commit writes whole pages, and an event has some 50 bytes
 CHECKPOINT = 4000  # pages of the -wal file after which they go into the database
 PATIENCE = 30.0  # seconds for other processes to finish what they write

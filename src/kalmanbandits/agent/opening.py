@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kalmanbandits.agent import checks, database
+from kalmanbandits.agent.beside import UNFINISHED
 from kalmanbandits.agent.history import Keep
 from kalmanbandits.agent.journal import Journal
 from kalmanbandits.agent.old_journal import holds_old_journal, read_old_journal
@@ -20,7 +21,7 @@ from kalmanbandits.agent.settings import check_settings
 from kalmanbandits.errors import FileFormatError, InvalidArgument, JournalError
 from kalmanbandits.policies.spec import Spec
 
-OURS = re.compile(rf"{re.escape(database.UNFINISHED)}[0-9a-f]{{16}}\.sqlite(-wal|-shm|-journal)?")
+OURS = re.compile(rf"{re.escape(UNFINISHED)}[0-9a-f]{{16}}\.sqlite(-wal|-shm|-journal)?")
 
 
 def open_journal(
@@ -38,6 +39,7 @@ def open_journal(
     `given` are the policy, the seed and the settings that a person gave: they must be those of the journal.
     """
     try:
+        folder = folder.absolute()  # the current folder may change
         refuse_network(folder)
         if not os.path.lexists(folder / database.FILE):
             _begin(folder, fresh)

@@ -76,8 +76,7 @@ def check_reward(reward: object, hint: str) -> float:
 def packed(play: Play, event: int | None = None) -> bytes:
     """A save file from which `restore` continues; that of a journal says after which event it was made."""
     play.work()
-    if not is_ours(type(play.policy)):
-        _check_own(play)
+    _check_memory(play)
     position: dict[str, Any] = {} if event is None else {EVENT: event}
     position |= {
         "seed": play.seed,
@@ -110,16 +109,17 @@ def packed(play: Play, event: int | None = None) -> bytes:
     return content
 
 
-def _check_own(play: Play) -> None:
-    """Refuse to write what a policy of somebody's own has made of its memory, if nobody could read it."""
-    name, pulls = type(play.policy).__name__, play.memory["pulls"][0]
+def _check_memory(play: Play) -> None:
+    """Refuse to write a memory that nobody could read: by a policy of one's own, or from a made-up file."""
+    name, pulls, ours = type(play.policy).__name__, play.memory["pulls"][0], is_ours(type(play.policy))
+    way = "it was read from a file that no play has left" if ours else "mend what its functions write there"
     try:
         play.policy.check_memory(play.memory)
     except (InvalidArgument, AttributeError, TypeError, ValueError) as error:  # by its `ranges`, say
         fault = str(error).removesuffix(" (the record is damaged)")
-        raise InvalidArgument(
-            f"{name} cannot be saved: {fault} (mend what its functions write there)"
-        ) from error
+        raise InvalidArgument(f"{name} cannot be saved: {fault} ({way})") from error
+    if ours:
+        return
     if play.gaps < 0 or int(pulls.sum()) + play.gaps != play.rounds:
         raise InvalidArgument(
             f"{name} cannot be saved: memory['pulls'] must be left as the library counts it, got "

@@ -44,6 +44,7 @@ from kalmanbandits.systems.table_frames import frame_series
 from kalmanbandits.systems.table_index import Index, TableError, from_numbers, from_text
 from kalmanbandits.systems.tables import MOST_CELLS, as_number
 
+MISSING = ("None", "nan", "NaT", "<NA>", "--")  # how a cell without a value shows, that of a masked array too
 ROLES: dict[str, tuple[str, ...]] = {
     "time": ("time", "date", "datetime", "timestamp", "round", "step", "t", "when", "day", "hour"),
     "arm": ("arm", "action", "choice", "chosen"),
@@ -199,10 +200,13 @@ def read_log(
         raise TableError(
             f"{name} must have a column for the arm and one for the reward, got {list(series)!r}"
         )
-    labels = [str(cell) for cell in series[cells]]
-    for row, label in enumerate(labels):
-        if not label.strip():
-            raise TableError(f"{name}: row {row + 1}, column {cells!r} must name an arm, got nothing")
+    labels = []
+    for row, cell in enumerate(series[cells]):
+        labels.append(str(cell))
+        if not labels[-1].strip() or (not isinstance(cell, str) and labels[-1] in MISSING):
+            raise TableError(
+                f"{name}: row {row + 1}, column {cells!r} must name an arm, got nothing (leave the row out)"
+            )
     arms = tuple(sorted(set(labels)))
     if len(arms) < 2:
         raise TableError(f"{name} must have at least two arms, got {shown(list(arms))}")

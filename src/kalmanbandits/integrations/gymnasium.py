@@ -21,6 +21,7 @@ import numpy as np
 
 from kalmanbandits.agent import Agent
 from kalmanbandits.errors import (
+    LARGEST,
     Array,
     InvalidArgument,
     InvalidType,
@@ -30,6 +31,7 @@ from kalmanbandits.errors import (
     mapping,
     real,
     shown,
+    truth,
     whole,
 )
 from kalmanbandits.simulation.environment import Drawn, draw_block, environment
@@ -353,7 +355,8 @@ class LinearGaussianBanditVector(VectorEnv[Array, Any, Array]):
             arms = np.asarray(actions)
         except Exception:  # lists of unequal length, or too deep; objects of somebody's own
             arms = np.empty(0)
-        if arms.shape != (n,) or arms.dtype.kind not in "iu" or bool(((arms < 0) | (arms >= k)).any()):
+        wrong = arms.shape != (n,) or arms.dtype.kind not in "iu" or np.ma.is_masked(actions)
+        if wrong or bool(((arms < 0) | (arms >= k)).any()):
             raise InvalidArgument(f"actions must be {n} arms from 0 to {k - 1}, got {shown(actions)}")
         t = self._round % self._most
         if t == 0:
@@ -417,22 +420,43 @@ def play(env: gymnasium.Env[Any, Any], agent: Agent, rounds: int, seed: int | No
         raise InvalidType(f"env must have discrete actions, got {space} (an agent chooses one of k arms)")
     if space.n != agent.policy.arms:
         raise InvalidArgument(f"agent must have {space.n} arms as env has actions, got {agent.policy.arms}")
-    rounds = whole("rounds", rounds, 1, "play in several calls", below=2**31)
+    rounds = whole("rounds", rounds, 1, "play in several calls", below=10**8)
     choices, rewards, episodes = np.zeros(rounds, np.int64), np.zeros(rounds), 1
-    _, info = env.reset(seed=_seed(seed))
+    places = {arm: place for place, arm in enumerate(agent.arms)}  # arms may have names
+    _, info = _answer(env, "reset", env.reset(seed=_seed(seed)), 2)
     for t in range(rounds):
         mask = info.get("available")
-        arm = agent.select(None if mask is None else np.flatnonzero(mask))
-        _, reward, terminated, truncated, info = env.step(space.dtype.type(arm + space.start))
-        choices[t], rewards[t] = arm, float(reward) if _came(info, arm) else np.nan
-        if np.isnan(rewards[t]):
+        arm = places[agent.select(None if mask is None else np.flatnonzero(mask))]
+        answer = _answer(env, "step", env.step(space.dtype.type(arm + space.start)), 5)
+        _, reward, terminated, truncated, info = answer
+        ended = [truth("terminated or truncated", each, f"from {env}") for each in (terminated, truncated)]
+        number = _reward(reward, f"of round {t + 1}, given by {env}") if _came(info, arm) else np.nan
+        choices[t], rewards[t] = arm, number
+        if np.isnan(number):
             agent.skip()
         else:
-            agent.update(arm, real("reward", float(reward), f"of round {t + 1}, given by {env}"))
-        if (terminated or truncated) and t + 1 < rounds:
-            _, info = env.reset()
+            agent.update(arm, number)
+        if any(ended) and t + 1 < rounds:
+            _, info = _answer(env, "reset", env.reset(), 2)
             episodes += 1
     return Played(choices, rewards, episodes)
+
+
+def _answer(env: object, method: str, answer: Any, parts: int) -> Any:
+    """What a method of an environment has returned, if it is as Gymnasium wants it."""
+    if not isinstance(answer, tuple) or len(answer) != parts or not isinstance(answer[-1], Mapping):
+        raise InvalidType(
+            f"env must return a tuple of {parts} from {method}, a dictionary last, got {shown(answer)} "
+            f"from {env} (as Gymnasium's environments do)"
+        )
+    return answer
+
+
+def _reward(reward: object, hint: str) -> float:
+    """A reward as a number, NaN where it never came."""
+    if isinstance(reward, (float, np.floating)) and np.isnan(reward):
+        return np.nan
+    return real("reward", reward, hint, largest=LARGEST)
 
 
 def _came(info: Info, arm: int) -> bool:

@@ -92,6 +92,7 @@ def autoregressive(
         raise InvalidArgument(
             f"coefficients must have a row per arm and a column per lag, got shape {φ.shape}"
         )
+    _check_dimension("coefficients", k * p)
     variances = _per("innovation_variance", innovation_variance, k, "arm")
     Γ, Q, C = np.zeros((k * p, k * p)), np.zeros((k * p, k * p)), np.zeros((k, k * p))
     for a in range(k):
@@ -211,6 +212,7 @@ def seasonal(
         raise InvalidArgument(
             f"periods must hold lengths of at least 2 rounds, got one that {fault} (in rounds)"
         )
+    _check_dimension("periods", 2 * m)
     φ = probability("damping", damping, "at 1 the seasons never drift, and grow without bound")
     size = [positive("amplitude", v, largest=LARGEST) for v in _per("amplitude", amplitude, m, "period")]
     spread = np.repeat(2 * np.pi * np.arange(k)[:, None] / k, m, axis=1)
@@ -369,3 +371,10 @@ def _variance(name: str, value: float) -> float:
     if value < 0:
         raise InvalidArgument(f"{name} must not be negative, got {value} ({_VARIANCE})")
     return float(value)
+
+
+def _check_dimension(name: str, dimension: int) -> None:
+    if dimension >= _LARGEST:
+        raise InvalidArgument(
+            f"{name} must give a state of fewer than {_LARGEST} dimensions, got {dimension} ({_SIZE})"
+        )

@@ -145,7 +145,7 @@ class Arrays:
 def description(layouts: Iterable[Layout]) -> dict[str, Buffer]:
     """The files that say what the chunks mean: Zarr's metadata and the coordinates."""
     written: dict[str, Buffer] = {}
-    root = zarr.create_group(MemoryStore(written))
+    root = zarr.create_group(MemoryStore(written), zarr_format=3)  # whatever its settings say
     for layout in layouts:
         columns, left = _columns(layout)
         named = [*columns, *(("runs", "first_run") if layout.study.keep == "moments" else ())]

@@ -61,6 +61,13 @@ def is_store(folder: Path) -> bool:
         return is_marked(folder)
 
 
+def refuse_inside(folder: Path) -> None:
+    """Refuse a place inside a store, which moves and clears folders of its own."""
+    for parent in folder.resolve().parents:
+        if is_store(parent):
+            raise StoreRefused(f"{folder} lies inside the store {parent} (give a folder outside of it)")
+
+
 def refuse_links(folder: Path) -> None:
     """Refuse a store with a link to a folder in it: what is written and deleted there would be elsewhere."""
     roots = [folder / DATA, *(path for path in folder.iterdir() if EARLIER.fullmatch(path.name))]

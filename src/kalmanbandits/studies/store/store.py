@@ -44,9 +44,9 @@ class Store:
     """The chunks of one study in one folder."""
 
     def __init__(self, folder: Path, study: Study, manifest: Manifest) -> None:
-        self.folder, self.study, self.manifest = folder, study, manifest
+        self.folder, self.study, self.manifest = folder.absolute(), study, manifest  # wherever one is later
         self.layouts = layouts(study, manifest["blocks"])
-        self.arrays = Arrays(folder, self.layouts.values())
+        self.arrays = Arrays(self.folder, self.layouts.values())
         self.holdings = Holdings([])
         self._damaged: set[Chunk] = set()
 
@@ -133,6 +133,7 @@ def open_store(
     A store of a smaller study (fewer runs, policies or systems) grows into this one. Chunks that are damaged
     count as missing, so that they are computed again.
     """
+    places.refuse_inside(folder)
     places.holds_store(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with Lock(folder):
