@@ -10,7 +10,6 @@ from kalmanbandits import UCB, Agent, KalmanGreedy, LearnedKalman, Random, simul
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.learning.local_levels import FIRST_GUESS
 from kalmanbandits.policies.learned_kalman_index import (
-    AGES_AGO,
     ALWAYS,
     BIAS,
     KNOWN_AFTER,
@@ -203,7 +202,7 @@ def test_an_arm_seldom_seen_is_tried_again_at_a_bounded_price():
                 by_model = PRICE * m["loss"] * t - m["spent"] if since > LONG_AGO else 0.0
                 noise = (m["pool"][0, 0] + FIRST_GUESS) / (m["pool"][0, 1] + FIRST_GUESS)
                 charged = max(m["spent"], m["paid"][retried])
-                always = ALWAYS * np.sqrt(noise) * t - charged if since > AGES_AGO else 0.0
+                always = ALWAYS * np.sqrt(noise) * t - charged if since > LONG_AGO else 0.0
                 assert since > NOT_LONG_AGO
                 if m["looked"] < 0 and t >= SECOND_LOOK and since > LONG_AGO:  # whatever that costs, but once
                     looks += 1
@@ -354,3 +353,33 @@ def test_an_added_arm_is_tried_and_kept_if_it_pays(rounds):
         agent.update(arm, float(rng.normal([0.0, 0.5, 3.0][arm])))
         chosen.append(arm)
     assert np.mean(np.array(chosen[100:]) == 2) > 0.9
+
+
+def test_a_fit_beside_an_agent_sees_the_variance_of_rewards_when_it_began():
+    """Else an agent, whose thread is done before the round of adoption, would part from `simulate`."""
+    rewards = np.array([1.0, 0.6, 0.3, 0.0, -0.5]) + np.random.default_rng([22, 128]).standard_normal(
+        (600, 5)
+    )
+    result = simulate(Replay(rewards), {"L": LearnedKalman(arms=5)}, seed=128, checkpoints=1, trace=True)
+    agent = Agent(LearnedKalman(arms=5), seed=128)
+    for chosen, row in zip(result.choice.values[0, 0], rewards, strict=True):
+        assert agent.select() == chosen
+        agent.update(int(chosen), float(row[chosen]))
+
+
+def test_rewards_without_noise_that_rest_half_of_the_time_leave_numbers():
+    """As of solar cells: a model of them became NaN in all its parts, and was kept."""
+    rng, rounds = np.random.default_rng([23, 8]), 1500
+    day = np.maximum(np.sin(2 * np.pi * np.arange(rounds) / 100), 0.0)
+    day[day < 1e-9] = 0.0
+    share = np.zeros((rounds, 3))
+    for t in range(1, rounds):
+        share[t] = 0.98 * share[t - 1] + 0.4 * rng.standard_normal(3)
+    clear = day[:, None] / (1 + np.exp(-share)) * np.array([5.0, 4.0, 6.0])
+    rewards = clear * (1 + 0.05 * rng.standard_normal((rounds, 3)))
+    agent = Agent(LearnedKalman(arms=3), seed=8)
+    for row in rewards:
+        arm = agent.select()
+        agent.update(arm, float(row[arm]))
+        assert np.isfinite(agent.memory["scores"]).all()
+    assert all(np.isfinite(agent.memory[name]).all() for name in ("G", "Q", "C", "mu", "s2", "U", "z", "P"))

@@ -79,7 +79,7 @@ def test_grids_are_recognised(sweep_report: Path) -> None:
 
 
 def test_one_run_is_enough_for_a_report(tmp_path: Path) -> None:
-    paths = write_report(run_study(sweep_study(runs=1), tmp_path), tmp_path)
+    paths = write_report(run_study(sweep_study(runs=1), tmp_path / "sweep"), tmp_path / "sweep")
     assert all(path.stat().st_size for path in paths)
     paths = write_report(run_study(small_paper_study(runs=1), tmp_path / "paper"), tmp_path / "paper")
     assert all(path.stat().st_size for path in paths)

@@ -51,6 +51,7 @@ DOUBTS = 2  # times that filter and doubt are computed in turn
 ROUNDS_PER_DIMENSION = 5  # no more dimensions than data can bear
 
 CLIP = 50.0  # units around the median, beyond which a fit does not look
+WIDE, LEAST_SPREAD = 2.0**-8, 2.0**-16  # least unit, over what a tenth of rewards exceed, and over their mean
 
 KEPT = ("held", "surprise", "reach", "repeated")  # of the round in which a fit begins
 FILTERED = ("C", "mu")  # of the current model, and changed by every reward
@@ -178,6 +179,7 @@ class LearnedKalman(Policy):
         memory["begun"], memory["adopt"] = t, t + min(max(n // LATE, int(n >= SOON)), LATEST)
         for name in KEPT:
             memory[f"begun_{name}"] = memory[name]
+        memory["begun_pool"] = memory["pool"][:, 0, :2]
         for name in FILTERED:
             memory[f"begun_{name}"] = memory[name][:, CURRENT]
 
@@ -187,6 +189,7 @@ class LearnedKalman(Policy):
         before["t"], before["z"], before["P"] = memory["begun"], 0.0, 0.0
         for name in KEPT:
             before[name] = memory[f"begun_{name}"]
+        before["pool"][:, 0, :2] = memory["begun_pool"]
         for name in FILTERED:
             before[name][:, CURRENT] = memory[f"begun_{name}"]
         before["U"][:, CURRENT] = memory["fitted_U"]
@@ -304,7 +307,11 @@ class LearnedKalman(Policy):
         return grown
 
     def _choose_unit(self, memory: Memory, places: Any) -> None:
-        """Follow the rewards' spread by powers of two."""
+        """Follow the rewards' spread by powers of two.
+
+        It is their median distance from the median; where half of them nearly agree, as of what rests at
+        night, it is held to a share of what a tenth of them exceed, and of the mean.
+        """
         m = memory[0]
         with np.errstate(over="ignore"):
             y = m["reward"][places][m["arm"][places] >= 0] / float(m["unit"])
@@ -313,6 +320,7 @@ class LearnedKalman(Policy):
         y = np.clip(y, -1e300, 1e300)
         off = np.abs(y - np.median(y))
         size = float(np.median(off)) or float(off.mean())
+        size = max(size, WIDE * float(np.sort(off)[9 * len(off) // 10]), LEAST_SPREAD * float(off.mean()))
         exponent = round(math.log2(size)) if size > 0 else 0
         least = math.ceil(math.log2(LEAST_UNIT) - math.log2(float(m["unit"])))
         exponent = max(exponent, min(least, 0))

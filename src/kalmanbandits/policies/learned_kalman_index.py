@@ -29,7 +29,7 @@ KNOWN_AFTER = 12  # pulls after which an arm is not seldom seen
 LONG_AGO, PRICE, REACHABLE = 4.0, 0.05, 10.0
 # The same where no model is believed or the arm lags further behind: such tries may cost this share of the
 # deviation of rewards about their levels, per round.
-AGES_AGO, ALWAYS = 30.0, 0.01
+ALWAYS = 0.01
 SECOND_LOOK = 100  # rounds before the arm that lags furthest gets a second look, whatever that costs
 # The same by the arm's own rewards: such a try may cost this share of what they say that the arm could have
 # gained since its last pull.
@@ -146,7 +146,7 @@ def _retry(m: Any, believed: Any) -> None:
     * if the linear model is believed, within a share of what the fitted system costs when it is known, unless
       the arm would have to move by far more than any that is known, whose deviation is |c| as states have
       mean square 1;
-    * in any case, when its last pull was ages ago, within a small share of the rewards' deviation per round.
+    * in any case, when its last pull was long ago, within a small share of the rewards' deviation per round.
 
     And once, whatever that costs, the arm that lags furthest of those not pulled for long: seen low by
     chance, an arm of large scale looks like one of a low level, and no price that is small for the arms in
@@ -169,9 +169,9 @@ def _retry(m: Any, believed: Any) -> None:
                 furthest, lag = arm, price
             gain = (m.t - m.last[arm]) * m.alone[arm] if since > NOT_LONG_AGO else 0.0
             worth = price < OWN_SHARE * gain
-            if believed and since > LONG_AGO and price * price <= REACHABLE * REACHABLE * widest:
-                worth = worth or m.spent + price <= PRICE * m.loss * m.t
-            if since > AGES_AGO:
+            if since > LONG_AGO:
+                if believed and price * price <= REACHABLE * REACHABLE * widest:
+                    worth = worth or m.spent + price <= PRICE * m.loss * m.t
                 worth = worth or max(m.spent, m.paid[arm]) + price <= ALWAYS * deviation * m.t
             if worth and since > ago:
                 oldest, ago = arm, since

@@ -60,6 +60,27 @@ def replay_levels(memories: Any, places: Any) -> None:
             observe_level(m, m.arm[places[i]], units(m, m.reward[places[i]]), m.t - places.shape[0] + i)
 
 
+@routine
+def _discard_unsound(m: Any) -> None:
+    """Begin models anew whose numbers are none, as of rewards that follow a rule without noise."""
+    for i in range(MODELS):
+        if m.d[i] > 0 and not math.isfinite(m.value[i]):
+            m.d[i], m.value[i] = 0, 0.0
+            m.G[i][:] = 0.0
+            m.Q[i][:] = 0.0
+            m.C[i][:] = 0.0
+            m.mu[i][:] = 0.0
+            m.U[i][:] = 0.0
+            m.prior[i][:] = 0.0
+            m.past[i][:] = 0.0
+            m.s2[i][:] = 1.0
+            m.state[i][:] = 1.0
+            if i == CURRENT:
+                m.z[:] = 0.0
+                m.P[:] = 0.0
+                m.fitted_U[:] = 0.0
+
+
 @entry
 def catch_up(memories: Any, first: Any, anew: Any) -> None:
     """Let a model found from the rounds before `first` learn those since, and the levels if they begin anew.
@@ -72,6 +93,7 @@ def catch_up(memories: Any, first: Any, anew: Any) -> None:
 @routine
 def learn_since(m: Any, first: Any, anew: Any) -> None:
     """`catch_up` of one memory."""
+    _discard_unsound(m)
     for t in range(max(first, m.t - LATEST), m.t):
         place = t % m.arm.shape[0]
         if m.arm[place] >= 0:

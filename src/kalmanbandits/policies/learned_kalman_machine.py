@@ -72,6 +72,7 @@ def fit_fields(k: int, D: int) -> list[tuple[Any, ...]]:
         ("surprise", "f8"),
         ("reach", "f8"),
         ("repeated", "i8", (2,)),
+        ("pool", "f8", (2,)),
         ("unit", "f8"),
         ("low", "f8"),  # the middle one of the rewards, or both
         ("high", "f8"),
@@ -97,6 +98,7 @@ def note_begin(m: Any) -> None:
     m.begun, m.adopt = t, t + min(max(n // LATE, 1 if n >= SOON else 0), LATEST)
     m.begun_held, m.begun_surprise, m.begun_reach = m.held, m.surprise, m.reach
     m.begun_repeated[0], m.begun_repeated[1] = m.repeated[0], m.repeated[1]
+    m.begun_pool[0], m.begun_pool[1] = m.pool[0, 0], m.pool[0, 1]
     for arm in range(m.pulls.shape[0]):
         m.begun_mu[arm] = m.mu[CURRENT, arm]
         for a in range(m.z.shape[0]):
@@ -109,8 +111,10 @@ def begin_fit(m: Any, f: Any, arms: Any, y: Any) -> None:
     k, ring, D = m.pulls.shape[0], m.arm.shape[0], m.z.shape[0]
     f.t, f.held, f.surprise, f.reach, f.unit = m.t, m.held, m.surprise, m.reach, m.unit
     f.repeated[0], f.repeated[1] = m.repeated[0], m.repeated[1]
+    f.pool[0], f.pool[1] = m.pool[0, 0], m.pool[0, 1]
     m.t, m.held, m.surprise, m.reach = m.begun, m.begun_held, m.begun_surprise, m.begun_reach
     m.repeated[0], m.repeated[1] = m.begun_repeated[0], m.begun_repeated[1]
+    m.pool[0, 0], m.pool[0, 1] = m.begun_pool[0], m.begun_pool[1]
     for a in range(D):
         m.z[a] = 0.0
         for b in range(D):
@@ -204,6 +208,7 @@ def _adopt(m: Any, f: Any) -> None:
     if not anew:
         m.reach = f.reach
         m.repeated[0], m.repeated[1] = f.repeated[0], f.repeated[1]
+        m.pool[0, 0], m.pool[0, 1] = f.pool[0], f.pool[1]
     m.adopt, m.fitted = 0, m.t
     if m.held > 500:
         m.surprise = min(1.0, m.surprise)

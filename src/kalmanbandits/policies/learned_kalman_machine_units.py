@@ -8,7 +8,7 @@ from typing import Any
 from kalmanbandits.compilation import jit, routine
 from kalmanbandits.identification.search import MODELS
 from kalmanbandits.learning.local_levels import forget_levels, is_discrete, observe_level
-from kalmanbandits.policies.learned_kalman import FOREIGN, LEAST_UNIT
+from kalmanbandits.policies.learned_kalman import FOREIGN, LEAST_SPREAD, LEAST_UNIT, WIDE
 from kalmanbandits.policies.learned_kalman_alone import ORDINARY
 from kalmanbandits.policies.learned_kalman_index import KNOWN_AFTER, expected_excess
 from kalmanbandits.policies.learned_kalman_kernel import FARTHEST, GRID, units
@@ -45,6 +45,7 @@ def choose_unit(m: Any, f: Any, y: Any, first: Any, n: Any) -> None:
     size = 0.5 * (low + high)
     if size == 0:
         size = mean
+    size = max(size, WIDE * place_in_order(y, n, 9 * n // 10), LEAST_SPREAD * mean)
     exponent = _whole(math.log(size) / math.log(2.0)) if size > 0 else 0.0
     least = math.ceil(_LOG2_LEAST - math.log(m.unit) / math.log(2.0))
     exponent = max(exponent, min(least, 0.0))
@@ -61,9 +62,9 @@ def _in_range(y: Any) -> Any:
 
 
 @routine
-def middle_ones(values: Any, n: Any) -> Any:
-    """The two middle ones of n values, twice the same if n is odd; `values` are reordered (Hoare's FIND)."""
-    k, left, right = n // 2, 0, n - 1
+def place_in_order(values: Any, n: Any, k: Any) -> Any:
+    """The value with k of the n values before it; `values` are reordered so that these are (Hoare's FIND)."""
+    left, right = 0, n - 1
     while left < right:
         pivot, i, j = values[k], left, right
         while i <= j:
@@ -79,7 +80,14 @@ def middle_ones(values: Any, n: Any) -> Any:
             left = i
         if k < i:
             right = j
-    high = values[k]
+    return values[k]
+
+
+@routine
+def middle_ones(values: Any, n: Any) -> Any:
+    """The two middle ones of n values, twice the same if n is odd; `values` are reordered."""
+    k = n // 2
+    high = place_in_order(values, n, k)
     low = high
     if n % 2 == 0:
         low = values[0]

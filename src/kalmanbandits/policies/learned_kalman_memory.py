@@ -42,6 +42,7 @@ def memory_fields(k: int, window: int, D: int) -> list[tuple[Any, ...]]:
         ("begun_surprise", "f8"),
         ("begun_reach", "f8"),
         ("begun_repeated", "i8", (2,)),
+        ("begun_pool", "f8", (2,)),  # squares and their number, of the levels that stand still
         ("begun_C", "f8", (k, D)),
         ("begun_mu", "f8", (k,)),
         ("distinct", "i8"),  # arms tried

@@ -63,7 +63,7 @@ def is_store(folder: Path) -> bool:
 
 def refuse_inside(folder: Path) -> None:
     """Refuse a place inside a store, which moves and clears folders of its own."""
-    for parent in folder.resolve().parents:
+    for parent in Path(os.path.realpath(folder)).parents:  # which endures circles of links
         if is_store(parent):
             raise StoreRefused(f"{folder} lies inside the store {parent} (give a folder outside of it)")
 
