@@ -60,7 +60,7 @@ CASES = [(8, 0.1), (8, 1.0), (64, 0.1), (64, 0.25), (64, 1.0)]  # workers, and s
 SIZES = (20, 400, 4000)  # checkpoints of a chunk that is written; a store's chunks are at most 8 MiB
 
 
-def study(cells: int, rounds: int = 100_000, runs: int = 44, checkpoints: int = 20) -> Any:
+def study(cells: int, rounds: int = 100_000, runs: int = 110, checkpoints: int = 20) -> Any:
     return parse_study(STUDY.format(cells=cells, rounds=rounds, runs=runs, checkpoints=checkpoints))
 
 
@@ -209,8 +209,8 @@ def write(kept: dict[str, list[Row]]) -> None:
     lines = [
         "# What a cluster costs, and how far it scales",
         "",
-        f"`make bench-scale` on {processor()}, {psutil.cpu_count()} cores, shared with other programs at the "
-        "time. Seconds of the processor do not depend on those; seconds on the clock do.",
+        f"`make bench-scale` on {processor()}, {psutil.cpu_count()} cores. Seconds on the clock depend on what else "
+        "the machine does; seconds of the processor hardly do.",
         "",
         "## Overhead on one machine",
         "",
