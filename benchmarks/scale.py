@@ -209,8 +209,8 @@ def write(kept: dict[str, list[Row]]) -> None:
     lines = [
         "# What a cluster costs, and how far it scales",
         "",
-        f"`make bench-scale` on {processor()}, {psutil.cpu_count()} cores. Seconds on the clock depend on what else "
-        "the machine does; seconds of the processor hardly do.",
+        f"`make bench-scale` on {processor()}, {psutil.cpu_count()} cores. Seconds on the clock depend on "
+        "what else the machine does; seconds of the processor hardly do.",
         "",
         "## Overhead on one machine",
         "",
