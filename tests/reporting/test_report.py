@@ -171,6 +171,18 @@ def test_nothing_written_overlaps_or_is_cut_off(
             assert not box.overlaps(second), f"{name} and {other}"
 
 
+def test_panels_that_share_an_axis_share_its_scale(kept: list[Figure], tmp_path: Path) -> None:
+    """Regrets of one value of the second parameter span much, those of the next little."""
+    study = parse_study(
+        "rounds = 60\nruns = 2\n[[systems]]\nfamily = 'rotation'\ntheta = [2.0, 2.1, 2.2]\n"
+        "noise_variance = [1.0, 1e6]\n"
+        "[[policies]]\npolicy = 'KalmanGreedy'\n[[policies]]\npolicy = 'Random'\n"
+    )
+    overview_figure(summarise(run_study(study, tmp_path / "store")), tmp_path)
+    panels = [axes for axes in kept[0].axes if axes.get_title(loc="left").startswith("noise variance = ")]
+    assert [panel.get_yscale() for panel in panels] == ["log", "log"]
+
+
 def test_looks_are_told_apart() -> None:
     names = [f"policy {i}" for i in range(20)] + ["UCB", "Random", "UBSS s=1"]
     found = looks(names)

@@ -73,6 +73,7 @@ def _draw_group(
     if by < 0:
         left, right = part.subplots(1, 2)
         _draw_sweep(left, cells, axes[x] if axes else None, look, heading)
+        drawing.log_if_wide(left, [cell.loss.value for cell in cells])
         _draw_time(right, summary, cells[len(cells) // 2], look)
         return [left, right]
     shown = along(cells, axes, (x, by))
@@ -135,7 +136,6 @@ def _draw_sweep(
             drawing.angle_ticks(axes)
         elif all(float(place).is_integer() for place in axis.numbers or ()):
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    drawing.log_if_wide(axes, [cell.loss.value for cell in cells])
 
 
 def _ticks(axes: Axes, axis: Axis, which: str) -> None:
