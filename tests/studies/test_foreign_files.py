@@ -270,9 +270,10 @@ def test_a_manifest_with_keys_removed_or_changed_is_refused_by_name(tmp_path: Pa
 def test_an_own_policy_that_was_edited_makes_another_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setitem(compilation.FOREIGN, "Random", "1" * 64)
     run_study(small_study(), tmp_path)
     monkeypatch.setitem(compilation.FOREIGN, "Random", "0" * 64)
     with pytest.raises(
-        StoreRefused, match=r"another version: own policies: None in the store, [0-9a-f]{16} here"
+        StoreRefused, match=r"another version: own policy Random: 1{16} in the store, 0{16} here"
     ):
         run_study(parse_study(TEXT), tmp_path)

@@ -13,6 +13,7 @@ import xarray
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kalmanbandits import compilation
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.simulation import simulate
 from kalmanbandits.studies import (
@@ -99,9 +100,20 @@ def test_only_what_is_missing_is_played(
     assert (history[1]["cells"], history[1]["policies"]) == (len(larger.cells), len(larger.labels))
 
 
+def cut_short(study: Study, folder: Path) -> None:
+    """Play some chunks of it."""
+
+    def stop(done: int, total: int) -> None:
+        if done > total / 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_study(study, folder, jobs=1, progress=stop)
+
+
 def test_what_was_cut_short_grows_too(tmp_path: Path, played: list[Any]) -> None:
     run_study(small_study(), tmp_path / "store", shard=Shard(1, 2))
-    run_study(small_study(MORE_RUNS), tmp_path / "store", shard=Shard(2, 3))
+    cut_short(small_study(MORE_RUNS), tmp_path / "store")
     assert list((tmp_path / "store").glob(".earlier*"))  # what is not taken over yet
     same_numbers(
         run_study(small_study(MORE_RUNS, POLICY), tmp_path / "store"),
@@ -183,6 +195,23 @@ def test_shards_are_disjoint_and_merge_into_the_whole(tmp_path: Path, played: li
     assert [contents(folder) for folder in folders[1:]] == before[1:]
 
 
+def test_shards_do_not_grow(tmp_path: Path) -> None:
+    """Counted off anew, each played what another held, and they could not be merged any more."""
+    folders = [tmp_path / f"part{i}" for i in (1, 2)]
+    for i, folder in enumerate(folders, 1):
+        run_study(small_study(), folder, shard=Shard(i, 2))
+    before = contents(folders[0])
+    with pytest.raises(StoreRefused, match=r"runs: 7 in .*a shard cannot grow.* with --first-run 7\)"):
+        run_study(small_study(MORE_RUNS), folders[0], shard=Shard(1, 2))
+    assert contents(folders[0]) == before
+    merge_stores(folders, tmp_path / "all")
+    for i in (1, 2):
+        run_study(runs(7, 4), tmp_path / f"more{i}", shard=Shard(i, 2))
+    merge_stores([tmp_path / "all", tmp_path / "more2", tmp_path / "more1"])
+    run_study(small_study(MORE_RUNS), tmp_path / "whole")
+    same_numbers(Results.open(tmp_path / "all"), Results.open(tmp_path / "whole"))
+
+
 def runs(first: int, count: int) -> Study:
     return parse_study(TEXT, Changes(runs=count, first_run=first))
 
@@ -238,10 +267,45 @@ def test_what_cannot_be_joined_is_refused_by_name(tmp_path: Path) -> None:
     more = made("more", parse_study(TEXT.replace(*POLICY), Changes(first_run=20)))
     refused(r"hold different studies: policies\[2\].policy: 'UBSS' in", a, more)
     late = made("late", runs(30, 4))
-    known = json.loads((late / "manifest.json").read_text())
-    known["versions"]["numpy"] = "1.0"
-    (late / "manifest.json").write_text(json.dumps(known))
+    made_by(late, numpy="1.0")
     refused("were made by different versions: numpy: 1.0 in .*late, ", a, late)
+
+
+def made_by(folder: Path, **versions: str) -> None:
+    """Let a store be one of other versions."""
+    known = json.loads((folder / "manifest.json").read_text())
+    known["versions"] |= versions
+    (folder / "manifest.json").write_text(json.dumps(known))
+
+
+def test_stores_of_one_other_version_are_not_joined_into_one_of_this(tmp_path: Path) -> None:
+    """The new store said that its numbers were of this version, and would have gone on with that."""
+    for i in (1, 2):
+        run_study(small_study(), tmp_path / f"part{i}", shard=Shard(i, 2))
+        made_by(tmp_path / f"part{i}", numba="0.60.0")
+    with pytest.raises(
+        StoreRefused, match=r"part1 was made by another version: numba: 0\.60\.0 in the store, "
+    ):
+        merge_stores([tmp_path / "part1", tmp_path / "part2"], tmp_path / "all")
+    assert not (tmp_path / "all").exists()
+
+
+def test_a_policy_of_ones_own_is_another_policy_and_no_other_version(
+    tmp_path: Path, played: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_study(small_study(), tmp_path / "store")
+    monkeypatch.setitem(compilation.FOREIGN, "UBSS", "0" * 64)  # as if it came from somebody's file
+    fresh = run_study(small_study(POLICY), tmp_path / "fresh")
+    played.clear()
+    grown = run_study(small_study(POLICY), tmp_path / "store")
+    assert {labels for _, labels, _ in played} == {("UBSS",)}
+    same_numbers(grown, fresh)
+    assert grown.manifest["versions"]["own policy UBSS"] == "0" * 16
+    monkeypatch.setitem(compilation.FOREIGN, "UBSS", "1" * 64)
+    with pytest.raises(
+        StoreRefused, match=r"another version: own policy UBSS: 0{16} in the store, 1{16} here"
+    ):
+        run_study(small_study(POLICY), tmp_path / "store")
 
 
 @pytest.mark.parametrize("text", ["0/3", "4/3", "1", "a/b", "1/0", "-1/3", "1/3/5", "１/3"])

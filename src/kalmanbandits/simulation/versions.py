@@ -14,24 +14,22 @@ from kalmanbandits import __version__, compilation
 from kalmanbandits.policies.spec import Spec
 
 LONGEST = 100  # characters of a version in a message
+OWN = "own policy "  # how the name begins under which the source of a policy of one's own is kept
 
 
 def versions(specs: Iterable[Spec], backend: str) -> dict[str, str]:
     """What bit-equal numbers depend on, and the version of Python, on which they do not."""
     used = {spec.kernel for spec in specs}
-    own = {name: source for name, source in compilation.FOREIGN.items() if name in used}
-    return (
-        {
-            "kalmanbandits": __version__,
-            "kernels": compilation.package_sources()[:16],  # a hash of all compiled sources
-            "numpy": np.__version__,
-            "numba": numba.__version__,
-            "architecture": platform.machine(),
-            "backend": backend,
-            "python": platform.python_version(),
-        }
-        | ({"own policies": fingerprint(own)[:16]} if own else {})
-    )
+    own = {OWN + name: source[:16] for name, source in compilation.FOREIGN.items() if name in used}
+    return {
+        "kalmanbandits": __version__,
+        "kernels": compilation.package_sources()[:16],  # a hash of all compiled sources
+        "numpy": np.__version__,
+        "numba": numba.__version__,
+        "architecture": platform.machine(),
+        "backend": backend,
+        "python": platform.python_version(),
+    } | own
 
 
 def fingerprint(value: object) -> str:

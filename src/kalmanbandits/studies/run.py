@@ -122,7 +122,8 @@ def run_study(
     backend
         "cpu", or "gpu" for an NVIDIA GPU: see `simulate`.
     shard
-        Play only this share of the chunks; `merge_stores` joins the stores of several.
+        Play only this share of the chunks; `merge_stores` joins the stores of several. A store grows by the
+        whole study alone.
     client
         Of a Dask cluster, whose workers play then: see `kalmanbandits.cluster.open_cluster`. Only workers are
         used that would compute the same bits as this process. If `progress` has a method `workers`, that is
@@ -149,7 +150,7 @@ def run_study(
     _check_cluster(client, shared_folder, jobs)
     if keep is not None:
         study = changed(study, keep=one_of("keep", keep, KEEP))
-    with open_store(study, place, resume=resume, backend=backend) as store:
+    with open_store(study, place, resume=resume, backend=backend, whole=shard == EVERYTHING) as store:
         began = time.monotonic()
         try:
             if client is None and backend == "cpu":

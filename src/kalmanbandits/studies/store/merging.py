@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 
 from kalmanbandits.errors import InvalidArgument, StoreRefused, entries, file_path, listed
-from kalmanbandits.simulation.versions import fingerprint, other_versions
+from kalmanbandits.simulation.versions import fingerprint, other_versions, versions
 from kalmanbandits.studies.document.differences import differences
 from kalmanbandits.studies.document.identity import identity
 from kalmanbandits.studies.document.spec import Study, changed
@@ -25,7 +25,7 @@ def merge_stores(folders: Sequence[str | PathLike[str]], out: str | PathLike[str
     ----------
     folders
         Two stores or more: shards of a study, or the same study with other numbers of runs (`first_run`).
-        They must have been made by the same versions and hold no run of a cell twice.
+        They must have been made by the versions that are here and hold no run of a cell twice.
     out
         A new folder for all of it, one of the stores, or a folder into which the same stores were merged
         before, perhaps not to the end. By default the first store takes up what the others hold; those are
@@ -47,6 +47,7 @@ def merge_stores(folders: Sequence[str | PathLike[str]], out: str | PathLike[str
     first, *others = stores
     for other in others:
         _check_same_study(first, other)
+    _check_versions(first)
     for one, other in itertools.combinations(stores, 2):
         _check_disjoint(one, other)
     study = _joined(stores)
@@ -82,6 +83,16 @@ def _check_same_study(one: Store, other: Store) -> None:
     changed = other_versions(other.manifest["versions"], one.manifest["versions"], places)
     if changed:
         raise StoreRefused(f"{where} were made by different versions: {listed(changed)}")
+
+
+def _check_versions(store: Store) -> None:
+    """Refuse what another version made: the joined store would be taken for one of this version."""
+    made_by = store.manifest["versions"]
+    changed = other_versions(made_by, versions(store.study.specs, made_by.get("backend", "cpu")))
+    if changed:
+        raise StoreRefused(
+            f"{store.folder} was made by another version: {listed(changed)} (merge with what made it)"
+        )
 
 
 def _check_disjoint(one: Store, other: Store) -> None:

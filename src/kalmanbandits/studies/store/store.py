@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from kalmanbandits.errors import FileFormatError, StoreRefused, listed
-from kalmanbandits.simulation.versions import other_versions
+from kalmanbandits.simulation.versions import OWN, other_versions
 from kalmanbandits.studies.document.differences import differences
 from kalmanbandits.studies.document.identity import FRAME, frame, policy_key, system_key
 from kalmanbandits.studies.document.spec import Study
@@ -126,12 +126,19 @@ class Store:
 
 @contextmanager
 def open_store(
-    study: Study, folder: Path, *, resume: bool, backend: str = "cpu", blocks: dict[str, int] | None = None
+    study: Study,
+    folder: Path,
+    *,
+    resume: bool,
+    backend: str = "cpu",
+    blocks: dict[str, int] | None = None,
+    whole: bool = True,
 ) -> Iterator[Store]:
     """The store of `study` in `folder`, locked, checked, and ready to be written; new ones with these blocks.
 
-    A store of a smaller study (fewer runs, policies or systems) grows into this one. Chunks that are damaged
-    count as missing, so that they are computed again.
+    A store of a smaller study (fewer runs, policies or systems) grows into this one, unless a share of it is
+    to be played and not the `whole`. Chunks that are damaged count as missing, so that they are computed
+    again.
     """
     places.refuse_inside(folder)
     places.holds_store(folder)
@@ -145,7 +152,7 @@ def open_store(
             places.empty(folder)
             begun["history"] = [event(study, "begun", [])]
         else:
-            changed = other_versions(known["versions"], begun["versions"])
+            changed = changed_versions(known, begun)
             if changed:
                 raise StoreRefused(f"{folder} was made by another version: {listed(changed)} ({WAYS})")
             if known["hash"] == study.hash():
@@ -153,7 +160,7 @@ def open_store(
                 for key in KEPT:
                     begun[key] = known[key]
             else:
-                grown = check_grows(folder, known, study)
+                grown = check_grows(folder, known, study, whole)
                 places.retire(folder, known)
                 begun |= {"started": known["started"], "seconds": known["seconds"]}
                 if study.keep == "moments":  # of the same blocks as before, or none of them could stay
@@ -171,7 +178,7 @@ def open_store(
         yield store
 
 
-def check_grows(folder: Path, known: Manifest, study: Study) -> list[str]:
+def check_grows(folder: Path, known: Manifest, study: Study, whole: bool) -> list[str]:
     """What a study has more than the one in the store, in words; one that has less, or others, is refused."""
     try:
         old = stored_study(folder, known)
@@ -188,6 +195,12 @@ def check_grows(folder: Path, known: Manifest, study: Study) -> list[str]:
             f"{folder} holds another study: {listed(words)}; a store can only grow, and this would leave "
             f"out runs, policies or systems that it has ({WAYS})"
         )
+    if not whole:  # shares are counted off anew, and it would keep what is another's then
+        raise StoreRefused(
+            f"{folder} holds another study: {listed(words)}; a shard cannot grow, as others would hold the "
+            "same runs (merge the shards and let the merged store grow, or run further runs into new folders "
+            f"with --first-run {runs.stop})"
+        )
     return words
 
 
@@ -200,6 +213,13 @@ def rows(study: Study) -> set[tuple[str, str]]:
     return found
 
 
+def changed_versions(known: Manifest, begun: Manifest) -> list[str]:
+    """Which versions are not the store's; a policy of one's own that is new to it makes no difference."""
+    there, here = known["versions"], begun["versions"]
+    new = {name for name in here if name.startswith(OWN) and name not in there}
+    return other_versions(there, {name: here[name] for name in here if name not in new})
+
+
 def earlier_stores(folder: Path, begun: Manifest) -> list[Store]:
     """What the store was before it grew, as far as it can be read and was made by the same versions."""
     found = []
@@ -208,6 +228,6 @@ def earlier_stores(folder: Path, begun: Manifest) -> list[Store]:
             store = Store.at(place)
         except (FileFormatError, StoreRefused):
             continue
-        if not other_versions(store.manifest["versions"], begun["versions"]):
+        if not changed_versions(store.manifest, begun):
             found.append(store)
     return found
