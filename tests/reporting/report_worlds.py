@@ -79,6 +79,29 @@ label = "_random"
     return parse_study(text, name="many.toml")
 
 
+def fine_study() -> Study:
+    """Grids of two parameters with values of many digits, and with values that are no numbers."""
+    text = """
+rounds = 20
+runs = 2
+[[systems]]
+name = "fine"
+family = "rotation"
+theta = { from = 0.1, to = 3.0, count = 9 }
+noise_variance = [0.1, 1, 10, 100, 1000]
+[[systems]]
+name = "in words"
+family = "seasonal"
+periods = { values = [[7], [30], [7, 30], [365], [7, 365], [30, 365], [7, 30, 365]] }
+damping = [0.9, 0.99]
+[[policies]]
+policy = "SlidingWindowUCB"
+label = "the mean over the last rounds with a bonus for what is seldom tried: {window}"
+window = [10, 20]
+"""
+    return parse_study(text, name="fine.toml")
+
+
 def small_paper_study(runs: int = 6) -> Study:
     """The paper's study with its own policies, 9 angles and 400 rounds."""
     text = library_study("paper").read_text(encoding="utf-8")

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import tomli_w
+from report_worlds import fine_study
 
 from kalmanbandits.reporting import write_report
 from kalmanbandits.studies import parse_study, run_study
@@ -173,6 +174,24 @@ def test_it_fits_a_phone(browser: Any, paper_report: Path) -> None:
         "[...document.querySelectorAll('.scroll')].every(t => t.scrollWidth <= t.clientWidth)"
     )
     assert visit.complaints == []
+    visit.page.close()
+
+
+@in_browser
+def test_long_labels_and_many_digits_fit_a_phone(browser: Any, tmp_path: Path) -> None:
+    """A list of policies reached beyond the edge; of the numbers of a map the shortest alone were written."""
+    write_report(run_study(fine_study(), tmp_path), tmp_path)
+    visit = Visit(browser, tmp_path / "report.html", width=390, height=844)
+    edges = visit.page.evaluate(
+        "[...document.querySelectorAll('select')].map(each => each.getBoundingClientRect().right)"
+    )
+    body = visit.page.evaluate("document.querySelector('.controls').getBoundingClientRect().right")
+    assert max(edges) <= body
+    for system in visit.page.locator("#group option").all_inner_texts():
+        visit.page.select_option("#group", label=system)
+        cells = visit.page.locator("#ratio rect.heat").count()
+        texts = visit.page.locator("#ratio rect.heat + text").count()
+        assert texts in (0, cells), f"{texts} of {cells}"
     visit.page.close()
 
 

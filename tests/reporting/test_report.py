@@ -14,7 +14,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.image import imread
-from report_worlds import made_up, many_study, small_paper_study, sweep_study
+from report_worlds import fine_study, made_up, many_study, small_paper_study, sweep_study
 
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.reporting import drawing, write_report
@@ -147,14 +147,15 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     return figures
 
 
-@pytest.mark.parametrize("kind", ["paper", "made up", "sweep", "many"])
+@pytest.mark.parametrize("kind", ["paper", "made up", "sweep", "many", "fine"])
 def test_nothing_written_overlaps_or_is_cut_off(
     kind: str, kept: list[Figure], tmp_path: Path, paper_report: Path, sweep_report: Path
 ) -> None:
     if kind == "sweep":
         overview_figure(summarise(Results.open(sweep_report)), tmp_path)
-    elif kind == "many":
-        overview_figure(summarise(run_study(many_study(), tmp_path / "store")), tmp_path)
+    elif kind in ("many", "fine"):
+        study = many_study() if kind == "many" else fine_study()
+        overview_figure(summarise(run_study(study, tmp_path / "store")), tmp_path)
     elif kind == "paper":
         paper_figure(paper_data(summarise(Results.open(paper_report))), tmp_path)
     else:
@@ -169,6 +170,27 @@ def test_nothing_written_overlaps_or_is_cut_off(
         assert box.y1 <= page.y1, f"{name} is cut off"
         for other, second in boxes[:i]:
             assert not box.overlaps(second), f"{name} and {other}"
+
+
+def test_the_legend_tells_policies_apart_whose_labels_begin_alike(kept: list[Figure], tmp_path: Path) -> None:
+    """Labels were cut to 40 characters, and of those that were then the same one was left."""
+    study = fine_study()
+    overview_figure(summarise(run_study(study, tmp_path / "store")), tmp_path)
+    assert [text.get_text() for text in kept[0].legends[0].get_texts()] == study.labels
+
+
+def test_numbers_in_a_map_are_short_or_left_out(kept: list[Figure], tmp_path: Path) -> None:
+    """Regrets beyond 100 were written as 1.2e+02, across the neighbours."""
+    overview_figure(summarise(run_study(fine_study(), tmp_path / "store")), tmp_path)
+    canvas = FigureCanvasAgg(kept[0])
+    canvas.draw()
+    maps = [axes for axes in kept[0].axes if axes.get_title(loc="left") == "its regret per round"]
+    assert len(maps) == 2
+    for axes in maps:
+        (picture,) = axes.images
+        cell = axes.get_window_extent().width / picture.get_array().shape[1]
+        assert axes.texts
+        assert all(text.get_window_extent(canvas.get_renderer()).width < cell for text in axes.texts)
 
 
 def test_panels_that_share_an_axis_share_its_scale(kept: list[Figure], tmp_path: Path) -> None:

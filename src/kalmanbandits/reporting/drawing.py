@@ -26,6 +26,7 @@ from kalmanbandits.reporting.style import Look, parameter_text
 from kalmanbandits.statistics.intervals import Interval
 
 DPI = 110
+LONGEST_LABEL = 80  # characters, in legends: as many as a study allows
 LEGEND: dict[str, Any] = {"fontsize": 10, "framealpha": 0.92, "edgecolor": "#C8C8C8", "borderpad": 0.5}
 
 
@@ -108,8 +109,9 @@ def band(
     place, of = markers or (0, 1)
     step = max(1, len(x) // 16)
     (line,) = axes.plot(
-        x, interval.value, linestyle=look.line, color=look.colour, linewidth=2, label=plain(label),
-        marker=look.marker if markers else None, markevery=(place * step, of * step), markersize=5.5,
+        x, interval.value, linestyle=look.line, color=look.colour, linewidth=2,
+        label=plain(label, LONGEST_LABEL), marker=look.marker if markers else None,
+        markevery=(place * step, of * step), markersize=5.5,
     )  # fmt: skip
     return line
 
@@ -120,7 +122,7 @@ def points(axes: Axes, x: Array, interval: Interval, look: Look, label: str) -> 
     reach = np.array([interval.value - low, high - interval.value])
     axes.errorbar(
         x, interval.value, yerr=reach, fmt=look.marker,
-        color=look.colour, markersize=8, elinewidth=2, capsize=4, label=plain(label),
+        color=look.colour, markersize=8, elinewidth=2, capsize=4, label=plain(label, LONGEST_LABEL),
     )  # fmt: skip
 
 

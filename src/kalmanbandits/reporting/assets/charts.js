@@ -209,11 +209,12 @@ const Charts = (() => {
       node("text", { x: box.left - 8, y: at + 4, "text-anchor": "end", fill: SOFT, "font-size": 12 }, svg, text);
     });
     labels(svg, box, spec.x.title, spec.y.title);
+    const written = high >= 14 && spec.cells.every((cell) => wide > 7 * (cell.text || "").length + 4);  // all or none
     const spots = spec.cells.map((cell, place) => {
       const x = box.left + wide * cell.i, y = box.bottom - high * (cell.j + 1);
       node("rect", { x: x + 0.5, y: y + 0.5, width: Math.max(1, wide - 1), height: high - 1, fill: cell.fill, class: "heat",
         "fill-opacity": cell.faint ? 0.45 : 1, stroke: place === spec.mark ? INK : "", "stroke-width": 2 }, svg);
-      if (cell.text && wide > 7 * cell.text.length + 4 && high >= 14) {
+      if (cell.text && written) {
         node("text", { x: x + wide / 2, y: y + high / 2 + 4, "text-anchor": "middle", fill: cell.ink || INK, "font-size": 11 },
           svg, cell.text);
       }

@@ -30,8 +30,9 @@ from kalmanbandits.studies.document.grids import thinned
 
 MOST_GROUPS = 6  # rows of panels; the page shows them all
 MOST_PANELS = 4  # of the second parameter; the page shows more
-LONGEST_LABEL = 40  # characters, in legends
-MOST_WRITTEN = 12  # columns of a heat map whose cells hold their numbers
+MOST_WRITTEN, MOST_ROWS = 42, 12  # of a heat map whose cells hold numbers: characters in a row, and rows
+MOST_TICKS = {"x": 8, "y": 12}
+LINE, GAP = 38, 1.5  # characters that fit below a map, and the room between two labels
 
 
 def overview_figure(summary: Summary, folder: Path) -> list[Path]:
@@ -43,7 +44,7 @@ def overview_figure(summary: Summary, folder: Path) -> list[Path]:
     groups = list(summary.groups.items())[:MOST_GROUPS]
     look = looks(summary.policies)
     rows = [2 if len(varied(cells)) > 1 else 1 for _, cells in groups]
-    longest = min(LONGEST_LABEL, max(map(len, look)))
+    longest = min(drawing.LONGEST_LABEL, max(map(len, look)))
     columns = max(1, min(6, len(look), 150 // (longest + 8)))
     height = 1.0 + 4.4 * sum(rows) + 0.26 * -(-len(look) // columns)
     figure = Figure(figsize=(14, height), layout="constrained")
@@ -139,11 +140,17 @@ def _draw_sweep(
 
 
 def _ticks(axes: Axes, axis: Axis, which: str) -> None:
-    """The values of a parameter as ticks, as many as can be read."""
-    places = thinned(list(range(len(axis.texts))), 8 if which == "x" else 12)
-    texts = [drawing.plain(axis.texts[place], 16) for place in places]
-    (axes.set_xticks if which == "x" else axes.set_yticks)(places, texts)
-    if which == "x" and sum(map(len, texts)) > 40:
+    """The values of a parameter as ticks, as many as can be read: numbers at equal steps, others slanted."""
+    texts = [drawing.plain(text, 16) for text in axis.texts]
+    places, longest = list(range(len(texts))), max(map(len, texts)) + GAP
+    most = MOST_TICKS[which]
+    if which == "x" and axis.numbers is not None:
+        most = min(most, int(LINE / longest))
+        places = places[:: -(-len(places) // most)]
+    else:
+        places = thinned(places, most)
+    (axes.set_xticks if which == "x" else axes.set_yticks)(places, [texts[place] for place in places])
+    if which == "x" and longest * len(places) > LINE:
         axes.tick_params(axis="x", rotation=30)
 
 
@@ -188,17 +195,27 @@ def _draw_ratio(axes: Axes, cells: Sequence[CellSummary], x: Axis, y: Axis) -> N
     shown = axes.imshow(
         values, origin="lower", aspect="auto", interpolation="nearest", cmap="YlOrBr", norm=LogNorm(low, high)
     )
-    if len(x.keys) <= MOST_WRITTEN and len(y.keys) <= MOST_WRITTEN:
-        for (j, i), value in np.ndenumerate(values):
-            if np.isfinite(value):
-                ink = "w" if sum(shown.to_rgba(value)[:3]) < 1.5 else "k"
-                axes.text(i, j, f"{value:.2g}", ha="center", va="center", fontsize=9, color=ink)
+    texts = {(j, i): _short(value) for (j, i), value in np.ndenumerate(values) if np.isfinite(value)}
+    longest = max(map(len, texts.values()), default=0) + 0.4
+    if len(x.keys) * longest <= MOST_WRITTEN and len(y.keys) <= MOST_ROWS:
+        for (j, i), text in texts.items():
+            ink = "w" if sum(shown.to_rgba(values[j, i])[:3]) < 1.5 else "k"
+            axes.text(i, j, text, ha="center", va="center", fontsize=9, color=ink)
     _map(axes, x, y)
     bar = axes.figure.colorbar(shown, ax=axes, shrink=0.9, ticks=LogLocator(subs=(1, 2, 5)), format="%g")
     bar.ax.minorticks_off()
     drawing.title(
         axes, "", "its regret, times that of the known system" if compared else "its regret per round"
     )
+
+
+def _short(value: float) -> str:
+    """Two digits, or all before the point.
+
+    >>> _short(0.4567), _short(123.4), _short(1.2e7)
+    ('0.46', '123', '1.2e+07')
+    """
+    return f"{value:.0f}" if 100 <= value < 1e5 else f"{value:.2g}"
 
 
 def _draw_time(
