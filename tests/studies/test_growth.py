@@ -101,14 +101,17 @@ def test_only_what_is_missing_is_played(
 
 
 def cut_short(study: Study, folder: Path) -> None:
-    """Play some chunks of it."""
+    """Play some of what is missing."""
+    left = iter(range(3))
 
-    def stop(done: int, total: int) -> None:
-        if done > total / 3:
-            raise KeyboardInterrupt
+    def failing(*arguments: Any, **keywords: Any) -> Any:
+        next(left)  # raises in the end
+        return simulate(*arguments, **keywords)
 
-    with pytest.raises(KeyboardInterrupt):
-        run_study(study, folder, jobs=1, progress=stop)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kalmanbandits.studies.run.simulate", failing)
+        with pytest.raises(StopIteration):
+            run_study(study, folder, jobs=1)
 
 
 def test_what_was_cut_short_grows_too(tmp_path: Path, played: list[Any]) -> None:
@@ -231,6 +234,25 @@ def test_other_runs_of_the_same_study_are_joined(tmp_path: Path) -> None:
     same_numbers(run_study(merged.study, tmp_path / "b"), run_study(runs(0, 15), tmp_path / "fifteen"))
 
 
+def test_runs_whose_block_is_not_whole_are_not_left_behind(tmp_path: Path) -> None:
+    """The merged store held less than its parts, without a word."""
+    run_study(runs(0, 4), tmp_path / "a")
+    for i in (1, 2):
+        run_study(runs(4, 7), tmp_path / f"b{i}", shard=Shard(i, 2))
+    # Blocks of three: runs 3 to 5 of cell 0 are those of `a` and of the first shard.
+    with pytest.raises(
+        StoreRefused,
+        match=r"a holds runs 3–3 of cell 0, .* all the others of runs 3–5, .* all of them at once",
+    ):
+        merge_stores([tmp_path / "b2", tmp_path / "a"], tmp_path / "some")
+    assert not (tmp_path / "some").exists()
+    merged = merge_stores([tmp_path / "b2", tmp_path / "a", tmp_path / "b1"], tmp_path / "all")
+    same_numbers(merged, run_study(runs(0, 11), tmp_path / "whole"))
+    # Those of one study lie in the same blocks, whichever of them are there.
+    merged = merge_stores([tmp_path / "b2", tmp_path / "b1"])
+    assert merged.complete
+
+
 def test_a_store_that_was_not_named_is_not_merged_into(tmp_path: Path) -> None:
     """It grew by what was merged, without a word."""
     run_study(runs(0, 2), tmp_path / "a")
@@ -243,7 +265,9 @@ def test_a_store_that_was_not_named_is_not_merged_into(tmp_path: Path) -> None:
     merged = merge_stores(folders, tmp_path / "all")
     chunk = next(path for path in sorted((tmp_path / "all").rglob("*")) if path.parent.name == "c")
     chunk.unlink()  # as if the merge had been broken off
-    same_numbers(merge_stores(folders, tmp_path / "all"), merged)
+    again = merge_stores(folders, tmp_path / "all")
+    same_numbers(again, merged)
+    assert again.manifest["seconds"] == merged.manifest["seconds"]  # and not twice as many
     same_numbers(merge_stores(folders, tmp_path / "b"), merged)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -13,6 +14,7 @@ from kalmanbandits.studies.document.differences import differences
 from kalmanbandits.studies.document.identity import identity
 from kalmanbandits.studies.document.spec import Study, changed
 from kalmanbandits.studies.store.folder import holds_store
+from kalmanbandits.studies.store.layout import Chunk, blocks, layouts
 from kalmanbandits.studies.store.manifest import event
 from kalmanbandits.studies.store.results import Results
 from kalmanbandits.studies.store.store import Store, open_store
@@ -25,7 +27,8 @@ def merge_stores(folders: Sequence[str | PathLike[str]], out: str | PathLike[str
     ----------
     folders
         Two stores or more: shards of a study, or the same study with other numbers of runs (`first_run`).
-        They must have been made by the versions that are here and hold no run of a cell twice.
+        They must have been made by the versions that are here, hold no run of a cell twice, and of each block
+        of runs that the joined store will keep together all or nothing.
     out
         A new folder for all of it, one of the stores, or a folder into which the same stores were merged
         before, perhaps not to the end. By default the first store takes up what the others hold; those are
@@ -51,19 +54,23 @@ def merge_stores(folders: Sequence[str | PathLike[str]], out: str | PathLike[str
     for one, other in itertools.combinations(stores, 2):
         _check_disjoint(one, other)
     study = _joined(stores)
+    backend = first.manifest["versions"].get("backend", "cpu")
     if study.keep == "moments":
         for store in stores:
             _check_blocks(first, store, study)
+        cut = first.manifest["blocks"]
+    else:
+        cut = first.manifest["blocks"] if study.hash() == first.manifest["hash"] else blocks(study, backend)
+        _check_nothing_is_left(stores, study, cut)
     target = first.folder if goal is None else goal
     _check_target(target, study, stores)
-    backend = first.manifest["versions"].get("backend", "cpu")
-    blocks = first.manifest["blocks"] if study.keep == "moments" else None
-    with open_store(study, target, resume=True, backend=backend, blocks=blocks) as store:
+    with open_store(study, target, resume=True, backend=backend, blocks=cut) as store:
         sources = [each for each in stores if each.folder.resolve() != target.resolve()]
         store.take_over([*store.holdings.stores, *sources])
         names = [str(each.folder) for each in sources]
         store.manifest["history"] = [*store.manifest["history"], event(study, "merged", names)]
-        store.manifest["seconds"] += sum(each.manifest["seconds"] for each in sources)
+        own = store.manifest["seconds"] if len(sources) < len(stores) else 0.0  # else of an earlier merging
+        store.manifest["seconds"] = own + sum(each.manifest["seconds"] for each in sources)
         store.close(0.0)
     return Results.open(target)
 
@@ -147,6 +154,28 @@ def _check_blocks(first: Store, store: Store, joined: Study) -> None:
                     f"{store.folder} keeps the moments of runs {runs.start}–{runs.stop - 1} of cell "
                     f"{cell.index} together, and a store of runs {start}–{stop - 1} has blocks of {size} "
                     f"from {start} on (let parts begin at multiples of {size} runs, or use --shard)"
+                )
+
+
+def _check_nothing_is_left(stores: Sequence[Store], joined: Study, cut: dict[str, int]) -> None:
+    """A store keeps whole blocks: of each that these hold a part of, they must hold the rest too."""
+    groups, start = layouts(joined, cut), joined.run_numbers.start
+    for cell in joined.cells:
+        layout = groups[cell.group]
+        there, part = Counter[int](), dict[int, tuple[Store, range]]()
+        for store, runs in [(each, runs) for each in stores for runs in _held(each, cell.index)]:
+            for block in range((runs.start - start) // layout.block, (runs[-1] - start) // layout.block + 1):
+                whole = layout.runs(Chunk(cell.index, block))
+                both = range(max(runs.start, whole.start), min(runs.stop, whole.stop))
+                there[block] += len(both)
+                part[block] = store, both
+        for block, held in sorted(there.items()):
+            whole, (store, both) = layout.runs(Chunk(cell.index, block)), part[block]
+            if held < len(whole):
+                raise StoreRefused(
+                    f"{store.folder} holds runs {both.start}–{both.stop - 1} of cell {cell.index}, and these "
+                    f"stores do not hold all the others of runs {whole.start}–{whole.stop - 1}, which belong "
+                    "together (finish the parts, and merge all of them at once)"
                 )
 
 
