@@ -132,6 +132,8 @@ def flush_folder(folder: Path) -> None:
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)
+        except OSError as error:  # which names nothing
+            raise OSError(error.errno, error.strerror, str(folder)) from error
         finally:
             os.close(handle)
 
@@ -207,20 +209,19 @@ def read_owned(path: Path, largest: int) -> bytes | None:
         return file.read()
 
 
-def lock_file(handle: int, *, shared: bool = False, wait: bool = False) -> bool:
+def lock_file(handle: int, *, shared: bool = False) -> bool:
     """Lock an open file or folder, alone or `shared` with others that lock it so; whether that succeeded.
 
-    Without `wait` it returns False at once where another process is in the way. The lock ends when the
-    file is closed, or with the process. An `OSError` says that the file system has no such locks. On Windows
-    only an exclusive lock of a file is made; shared ones count as made.
+    It returns False at once where another process is in the way. The lock ends when the file is closed, or
+    with the process. An `OSError` says that the file system has no such locks. On Windows only an exclusive
+    lock of a file is made; shared ones count as made.
     """
     try:
         if sys.platform != "win32":
-            kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-            fcntl.flock(handle, kind if wait else kind | fcntl.LOCK_NB)
+            fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         elif not shared:
             os.lseek(handle, 1 << 30, os.SEEK_SET)  # far behind the text, which others may then read
-            msvcrt.locking(handle, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
             os.lseek(handle, 0, os.SEEK_SET)
     except OSError as error:
         if error.errno in (errno.EAGAIN, errno.EACCES, errno.EDEADLK):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 
@@ -13,9 +13,11 @@ from kalmanbandits.studies.document.differences import differences
 from kalmanbandits.studies.document.identity import identity
 from kalmanbandits.studies.document.spec import Study, changed
 from kalmanbandits.studies.store.folder import holds_store
-from kalmanbandits.studies.store.manifest import event
+from kalmanbandits.studies.store.manifest import event, write_manifest
 from kalmanbandits.studies.store.results import Results
 from kalmanbandits.studies.store.store import Store, open_store
+
+MERGING = "merging"  # the event of a merge that has not come to its end
 
 
 def merge_stores(folders: Sequence[str | PathLike[str]], out: str | PathLike[str] | None = None) -> Results:
@@ -29,7 +31,7 @@ def merge_stores(folders: Sequence[str | PathLike[str]], out: str | PathLike[str
     out
         A new folder for all of it, one of the stores, or a folder into which the same stores were merged
         before, perhaps not to the end. By default the first store takes up what the others hold; those are
-        only read.
+        only read. A merge that was broken off goes on when it is called again.
 
     Returns
     -------
@@ -45,26 +47,45 @@ def merge_stores(folders: Sequence[str | PathLike[str]], out: str | PathLike[str
             f"merge needs two stores or more, each once, got {listed(list(map(str, places)))}"
         )
     first, *others = stores
+    target = first.folder if goal is None else goal
     for other in others:
         _check_same_study(first, other)
     for one, other in itertools.combinations(stores, 2):
-        _check_disjoint(one, other)
+        if not _goes_on(one, other, target):
+            _check_disjoint(one, other)
     study = _joined(stores)
     if study.keep == "moments":
         for store in stores:
             _check_blocks(first, store, study)
-    target = first.folder if goal is None else goal
     _check_target(target, study, stores)
     backend = first.manifest["versions"].get("backend", "cpu")
     blocks = first.manifest["blocks"] if study.keep == "moments" else None
     with open_store(study, target, resume=True, backend=backend, blocks=blocks) as store:
         sources = [each for each in stores if each.folder.resolve() != target.resolve()]
-        store.take_over([*store.holdings.stores, *sources])
         names = [str(each.folder) for each in sources]
-        store.manifest["history"] = [*store.manifest["history"], event(study, "merged", names)]
+        history = store.manifest["history"][: -1 if _broken_off(store) else None]
+        store.manifest["history"] = [*history, event(study, MERGING, names)]
+        write_manifest(store.folder, store.manifest)  # so that it can go on if it is broken off
+        store.take_over([*store.holdings.stores, *sources])
+        store.manifest["history"] = [*history, event(study, "merged", names)]
         store.manifest["seconds"] += sum(each.manifest["seconds"] for each in sources)
         store.close(0.0)
     return Results.open(target)
+
+
+def _broken_off(store: Store) -> list[object]:
+    """The folders that were being merged into a store when that was broken off; it may hold their runs."""
+    last: Mapping[str, object] = {} if not store.manifest["history"] else {**store.manifest["history"][-1]}
+    what = last.get("what")
+    return what if last.get("event") == MERGING and isinstance(what, list) else []
+
+
+def _goes_on(one: Store, other: Store, target: Path) -> bool:
+    """Whether one of two stores is the target of a merge of the other that was broken off."""
+    return any(
+        into.folder.resolve() == target.resolve() and str(of.folder) in _broken_off(into)
+        for into, of in ((one, other), (other, one))
+    )
 
 
 def _check_same_study(one: Store, other: Store) -> None:
