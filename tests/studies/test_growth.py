@@ -26,6 +26,7 @@ from kalmanbandits.studies import (
     parse_study,
     run_study,
 )
+from kalmanbandits.studies.store import arrays
 from kalmanbandits.studies.store.drafts import Draft
 from kalmanbandits.studies.store.layout import Chunk, Values, layouts
 from kalmanbandits.studies.store.store import Store
@@ -308,3 +309,23 @@ def test_a_merge_that_was_broken_off_goes_on(
     assert contents(folders[1]) == before
     with pytest.raises(StoreRefused, match="both hold runs"):
         merge_stores(folders)
+
+
+def test_a_merge_that_was_broken_off_before_the_text_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What there was of the new store was called damaged."""
+    for i in (0, 1):
+        run_study(runs(2 * i, 2), tmp_path / f"{i}")
+    folders, usual = [tmp_path / "0", tmp_path / "1"], arrays.put
+
+    def without_text(path: Path, content: bytes) -> None:
+        if path.name == "study.toml":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        usual(path, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("kalmanbandits.studies.store.store.put", without_text)
+        with pytest.raises(OSError, match=r"No space.*study\.toml"):
+            merge_stores(folders, tmp_path / "all")
+    same_numbers(merge_stores(folders, tmp_path / "all"), run_study(runs(0, 4), tmp_path / "whole"))

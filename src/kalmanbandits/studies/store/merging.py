@@ -13,7 +13,7 @@ from kalmanbandits.studies.document.differences import differences
 from kalmanbandits.studies.document.identity import identity
 from kalmanbandits.studies.document.spec import Study, changed
 from kalmanbandits.studies.store.folder import holds_store
-from kalmanbandits.studies.store.manifest import event, write_manifest
+from kalmanbandits.studies.store.manifest import check_blocks, event, read_manifest, write_manifest
 from kalmanbandits.studies.store.results import Results
 from kalmanbandits.studies.store.store import Store, open_store
 
@@ -120,10 +120,12 @@ def _check_target(target: Path, study: Study, stores: Sequence[Store]) -> None:
     """Refuse a store that was not named and holds anything that those named do not."""
     if target.resolve() in {store.folder.resolve() for store in stores} or not holds_store(target):
         return
-    there = Store.at(target)
-    if there.manifest["hash"] != study.hash() or not all(
-        _covered(there, stores, c.index) for c in study.cells
-    ):
+    known = read_manifest(target)
+    same = known["hash"] == study.hash()  # its text may be missing, where the merge was broken off
+    if same:
+        check_blocks(target, known, study)
+        there = Store(target, study, known)
+    if not same or not all(_covered(there, stores, c.index) for c in study.cells):
         raise StoreRefused(
             "out must be a new folder, one of the stores to merge, or one into which they were merged, got "
             f"{target}, which holds other results (give another folder, or name it among the stores too)"
