@@ -315,3 +315,38 @@ def test_kernels_of_the_library_do_not_count_from_the_end():
                 ]
     assert found > 100
     assert wrong == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_code_that_a_group_may_write_is_not_used(tmp_path):
+    path = tmp_path / "code" / "kernel.bin"
+    compilation.write_checked(path, b"key", b"machine code")
+    for mode in (0o620, 0o660, 0o602):
+        path.chmod(mode)
+        assert compilation.read_checked(path, b"key") is None
+    compilation.write_checked(path, b"key", b"machine code")  # which does not keep that mode
+    assert compilation.read_checked(path, b"key") == b"machine code"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+@pytest.mark.parametrize("umask", [0o000, 0o002, 0o077])
+def test_with_any_umask_the_code_is_found_again(umask, tmp_path):
+    """Under umask 0 everybody could write it, so it was compiled anew by every process."""
+    before = os.umask(umask)
+    try:
+        compilation.write_checked(tmp_path / "code" / "kernel.bin", b"key", b"machine code")
+    finally:
+        os.umask(before)
+    assert compilation.read_checked(tmp_path / "code" / "kernel.bin", b"key") == b"machine code"
+    assert (tmp_path / "code" / "kernel.bin").stat().st_mode & 0o777 == 0o644 & ~umask
+
+
+def test_old_code_of_somebody_else_does_not_stand_in_the_way(tmp_path):
+    """What cannot be swept away, as in a cache that several users share, kept all code from being written."""
+    old, path = tmp_path / "0123456789abcdef", tmp_path / "fedcba9876543210" / "kernel.bin"
+    (old / f"kernel-{'0' * 32}.bin").mkdir(
+        parents=True
+    )  # whoever may do everything cannot unlink this either
+    os.utime(old, (0, 0))
+    compilation.write_checked(path, b"key", b"machine code")
+    assert compilation.read_checked(path, b"key") == b"machine code"

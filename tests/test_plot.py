@@ -119,3 +119,15 @@ def test_a_dataset_says_what_it_holds() -> None:
     assert all(variable.attrs["long_name"] for name, variable in result.data_vars.items())
     assert result.column.values.tolist() == ["column 1", "column 2"]
     assert "regret" in result._repr_html_()
+
+
+BAD_NAMES = (7, "ab", [1.0, 2.0], [b"a", b"b"], range(10**12), np.array(None))
+
+
+@pytest.mark.parametrize("names", BAD_NAMES, ids=repr)
+def test_names_that_are_none_are_refused(names):
+    """They ended in errors of Python's, a range of any length in one of memory."""
+    with pytest.raises(InvalidType, match="names must be a list of names, got"):
+        kb.plot.choices([0, 1, 1], names=names)
+    with pytest.raises(InvalidArgument, match="names must hold at most 10000, got 10001"):
+        kb.plot.choices([0, 1, 1], names=[str(n) for n in range(10_001)])

@@ -190,9 +190,10 @@ def write_checked(path: Path, key: bytes, content: bytes) -> None:
     """Put machine code and its checksum at `path`, all at once, for whoever else reads there."""
     with contextlib.suppress(OSError):  # a read-only or full disk costs a compilation, nothing else
         if not path.parent.exists():
-            _sweep(path.parent.parent)
+            with contextlib.suppress(OSError):  # of another user, or swept by another process just now
+                _sweep(path.parent.parent)
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_atomically(path, _checksum(key, content) + content)
+        write_atomically(path, _checksum(key, content) + content, own=0o644)  # or `read_owned` refuses it
 
 
 def read_checked(path: Path, key: bytes) -> bytes | None:

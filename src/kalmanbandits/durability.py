@@ -36,12 +36,13 @@ READER_PATIENCE = 3.0  # seconds for it to come
 LARGEST_DOCUMENT = 16 * 2**20  # bytes; the matrices of a system with a thousand arms take less
 
 
-def write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes, own: int | None = None) -> None:
     """Put `content` at `path` so that a crash at any moment leaves the old file or the new one.
 
     A symbolic link is followed, a file that is there keeps its mode, a new one gets that of the umask. One
     that may not be written is refused, as `open` does. What is no file (a pipe that somebody reads,
-    `/dev/stdout`) is written to as it is.
+    `/dev/stdout`) is written to as it is. With a mode of its `own`, which the umask narrows, a file gets that
+    whatever was there.
     """
     try:
         mode = path.stat().st_mode if path.exists() else None
@@ -51,12 +52,14 @@ def write_atomically(path: Path, content: bytes) -> None:
         target = Path(os.path.realpath(path))
         if target.is_symlink():  # it leads to itself
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        if own is not None:
+            mode = None
         if mode is not None and not os.access(target, os.W_OK):  # moving another into its place would do
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         # A name has at most 255 bytes, and a letter at most four.
         temporary = target.with_name(f".{target.name[:50]}.{secrets.token_hex(8)}")
         try:
-            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if own is None else own)
             try:
                 if mode is not None and hasattr(os, "fchmod"):
                     os.fchmod(handle, stat.S_IMODE(mode))
@@ -132,6 +135,8 @@ def flush_folder(folder: Path) -> None:
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)
+        except OSError as error:  # which names nothing
+            raise OSError(error.errno, error.strerror, str(folder)) from error
         finally:
             os.close(handle)
 
@@ -202,25 +207,24 @@ def read_owned(path: Path, largest: int) -> bytes | None:
             return None
         if hasattr(os, "geteuid"):
             mine = status.st_uid in (os.geteuid(), 0)
-            if not mine or status.st_mode & stat.S_IWOTH:
+            if not mine or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
                 return None
         return file.read()
 
 
-def lock_file(handle: int, *, shared: bool = False, wait: bool = False) -> bool:
+def lock_file(handle: int, *, shared: bool = False) -> bool:
     """Lock an open file or folder, alone or `shared` with others that lock it so; whether that succeeded.
 
-    Without `wait` it returns False at once where another process is in the way. The lock ends when the
-    file is closed, or with the process. An `OSError` says that the file system has no such locks. On Windows
-    only an exclusive lock of a file is made; shared ones count as made.
+    It returns False at once where another process is in the way. The lock ends when the file is closed, or
+    with the process. An `OSError` says that the file system has no such locks. On Windows only an exclusive
+    lock of a file is made; shared ones count as made.
     """
     try:
         if sys.platform != "win32":
-            kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-            fcntl.flock(handle, kind if wait else kind | fcntl.LOCK_NB)
+            fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         elif not shared:
             os.lseek(handle, 1 << 30, os.SEEK_SET)  # far behind the text, which others may then read
-            msvcrt.locking(handle, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
             os.lseek(handle, 0, os.SEEK_SET)
     except OSError as error:
         if error.errno in (errno.EAGAIN, errno.EACCES, errno.EDEADLK):

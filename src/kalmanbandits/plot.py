@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from kalmanbandits.backtesting.figure import STRETCHES, backtest_figure, draw_shares, heading
 from kalmanbandits.backtesting.result import Backtest
 from kalmanbandits.backtesting.stretches import edges, shares
-from kalmanbandits.errors import InvalidArgument, InvalidType, has, instance, shown, truth, whole
+from kalmanbandits.errors import InvalidArgument, InvalidType, has, instance, shown, texts, truth, whole
 from kalmanbandits.reporting import drawing
 from kalmanbandits.reporting.style import looks
 from kalmanbandits.statistics.intervals import mean, over_time
@@ -92,8 +92,11 @@ def choices(source: object, *, names: Sequence[str] | None = None) -> Figure:
     >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
     ['arm 0', 'arm 1']
     """
+    given = None if names is None else texts("names", names)
+    if given is not None and len(given) > MOST_ARMS:
+        raise InvalidArgument(f"names must hold at most {MOST_ARMS}, got {len(given)}")
     rounds, arms, known = _chosen(source)
-    labels = _names(arms, known if names is None else list(names))
+    labels = _names(arms, known if given is None else given)
     place = {label: a for a, label in enumerate(labels)} if arms.dtype.kind in "UO" else None
     index = np.array([place[str(arm)] for arm in arms]) if place else arms.astype(np.int64)
     share = shares(index, len(labels), edges(len(index), STRETCHES))

@@ -252,6 +252,7 @@ def special() -> dict[str, dict[str, Any]]:
         "backtesting.evaluate": {"log": log},
         "backtesting.recommend": {"result": judged},
         "plot.backtest": {"result": judged},
+        "plot.choices": {"source": {"arm": [0, 1]}},
         "plot.regret": {"result": simulated},
         "theory.Bracket.times_ceiling": {"result": simulated},
         "theory.expected_maximum_gap": {"larger": np.eye(2)},

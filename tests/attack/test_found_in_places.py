@@ -14,6 +14,7 @@ import kalmanbandits as kb
 from kalmanbandits.agent import beside
 from kalmanbandits.errors import FileFormatError, StoreRefused
 from kalmanbandits.studies import Results, merge_stores, parse_study, run_study
+from kalmanbandits.studies.store import folder
 
 UCB = kb.UCB(arms=2)
 
@@ -141,3 +142,27 @@ def test_settings_of_zarr_do_not_matter(tmp_path: Path) -> None:
         run_study(study(), tmp_path / "S", jobs=1)
     usual, other = (contents(tmp_path / name / "data.zarr") for name in ("usual", "S"))
     assert list(usual.values()) == list(other.values())
+
+
+def test_a_journal_that_another_process_begins_at_the_same_moment_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of processes that began together, one could find `journal.sqlite` in the folder, and no journal."""
+    kb.Agent.open(tmp_path / "J", UCB).close()
+    usual = os.path.lexists
+    with monkeypatch.context() as patch:  # as if it had not been there a moment ago
+        patch.setattr(os.path, "lexists", lambda path: "journal.sqlite" not in str(path) and usual(path))
+        with kb.Agent.open(tmp_path / "J", UCB) as agent:
+            assert agent.ask().number == 1
+
+
+def test_a_store_that_another_process_begins_at_the_same_moment_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was called a folder of something else, and not one that is being written."""
+    run_study(study(), tmp_path / "S", jobs=1)
+    answers = iter([False])
+    usual = folder.is_store
+    with monkeypatch.context() as patch:  # as above
+        patch.setattr(folder, "is_store", lambda place: next(answers, None) is None and usual(place))
+        assert folder.holds_store(tmp_path / "S")

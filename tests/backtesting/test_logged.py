@@ -255,3 +255,19 @@ def test_the_verdict_claims_what_the_intervals_show_and_no_more(minimize: bool) 
     assert alone.endswith("It is shown to be better than every other rule.")
     assert conclusion(log, [named("a", 1.0, 0.6), named("b", 2.0, 0.5)]).endswith("Not shown to be worse: a.")
     assert conclusion(log, [named("a", 1.0, 0.2), named("b", 2.0, 0.5), never]).endswith("worse: c.")
+
+
+class NegativeLength:
+    """Something that says it has fewer entries than none."""
+
+    def __len__(self) -> int:
+        return -1
+
+
+@pytest.mark.parametrize("cells", [np.array(None), NegativeLength(), 7])
+@pytest.mark.parametrize("name", ["arm", "reward", "propensity"])
+def test_columns_without_a_length_are_refused(name: str, cells: object) -> None:
+    """Some of them ended in an error of Python's."""
+    log = {"arm": ["a", "b"], "reward": [1.0, 2.0], "propensity": [0.5, 0.5], name: cells}
+    with pytest.raises(TableError, match="log must have columns of one length"):
+        read_log(log)

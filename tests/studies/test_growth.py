@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -26,8 +27,10 @@ from kalmanbandits.studies import (
     parse_study,
     run_study,
 )
+from kalmanbandits.studies.store import arrays
 from kalmanbandits.studies.store.drafts import Draft
-from kalmanbandits.studies.store.layout import Chunk, layouts
+from kalmanbandits.studies.store.layout import Chunk, Values, layouts
+from kalmanbandits.studies.store.store import Store
 from study_worlds import TEXT, chunk_files, contents, small_blocks, small_study
 
 MORE_RUNS = ("runs = 7", "runs = 11")
@@ -362,3 +365,55 @@ def test_a_damaged_part_of_an_earlier_store_is_played_again(tmp_path: Path, play
     grown = run_study(small_study(POLICY), tmp_path / "store")
     assert sum(len(labels) * len(numbers) for _, labels, numbers in played) == 3 * 7 + 2 * 3
     same_numbers(grown, run_study(small_study(POLICY), tmp_path / "fresh"))
+
+
+@pytest.mark.parametrize("shards", [False, True])
+def test_a_merge_that_was_broken_off_goes_on(
+    shards: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Into one of the stores, too: it was refused as holding runs twice; what lacked had to be played."""
+    whole, folders = run_study(runs(0, 9), tmp_path / "whole"), [tmp_path / "a", tmp_path / "b"]
+    for i, folder in enumerate(folders):
+        if shards:
+            run_study(runs(0, 9), folder, shard=Shard(i + 1, 2))
+        else:
+            run_study(runs(5 * i, 5 - i), folder)
+    before, write = contents(folders[1]), Store.write
+
+    def on_a_full_disk(store: Store, chunk: Chunk, values: Values) -> None:
+        if chunk.cell == 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(store, chunk, values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "write", on_a_full_disk)
+        with pytest.raises(OSError, match="No space"):
+            merge_stores(folders)
+    merged = merge_stores(folders)
+    same_numbers(merged, whole)
+    events = [event["event"] for event in merged.manifest["history"]]
+    assert events == ["begun", *([] if shards else ["grown"]), "merged"]
+    assert merged.manifest["finished"]
+    assert contents(folders[1]) == before
+    with pytest.raises(StoreRefused, match="both hold runs"):
+        merge_stores(folders)
+
+
+def test_a_merge_that_was_broken_off_before_the_text_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What there was of the new store was called damaged."""
+    for i in (0, 1):
+        run_study(runs(2 * i, 2), tmp_path / f"{i}")
+    folders, usual = [tmp_path / "0", tmp_path / "1"], arrays.put
+
+    def without_text(path: Path, content: bytes) -> None:
+        if path.name == "study.toml":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        usual(path, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("kalmanbandits.studies.store.store.put", without_text)
+        with pytest.raises(OSError, match=r"No space.*study\.toml"):
+            merge_stores(folders, tmp_path / "all")
+    same_numbers(merge_stores(folders, tmp_path / "all"), run_study(runs(0, 4), tmp_path / "whole"))

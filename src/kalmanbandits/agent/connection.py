@@ -58,10 +58,10 @@ class Connection:
                 self._presence = Presence(self.path.parent)
                 try:
                     self.open = self._connect(self._presence.alone)
+                    self._presence.share()
                 except BaseException:
-                    self._presence.leave()
+                    self.rest()
                     raise
-                self._presence.share()
         return self.open
 
     def get_to_write(self) -> sqlite3.Connection:

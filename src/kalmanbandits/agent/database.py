@@ -89,6 +89,8 @@ def _create(folder: Path, founded: dict[str, Any], agent: bytes) -> None:
             db.executemany("INSERT INTO journal VALUES (?, ?)", facts.items())
             write_snapshot(db, 0, agent)
             db.execute("INSERT INTO sqlite_sequence VALUES ('event', 0)")
+            # All into the file that gets the name: closing it does so too, but says nothing where it cannot.
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         with contextlib.suppress(FileExistsError):  # another process was first
             os.link(new, folder / FILE)
         flush_folder(folder)

@@ -70,6 +70,8 @@ def _check_founding(folder: Path, founded: dict[str, Any], given: dict[str, Any]
 def _begin(folder: Path, fresh: Play | None) -> None:
     """Make the journal: from an old one, or from a fresh agent where there is nothing yet."""
     names = sorted(os.listdir(folder)) if folder.exists() else []
+    if database.FILE in names:  # another process was first
+        return
     foreign = [name for name in names if not OURS.fullmatch(name)]
     if foreign and holds_old_journal(folder):
         saved, since = read_old_journal(folder)

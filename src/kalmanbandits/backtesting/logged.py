@@ -13,7 +13,7 @@ would have seen other rewards than those logged, and learned something else: for
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -243,7 +243,7 @@ def _series(source: object, delimiter: str | None) -> tuple[str, dict[str, Any]]
         path = file_path("source", source)
         return str(path), dict(read_series(path, delimiter))
     if isinstance(source, Mapping):
-        lengths = {len(cells) if isinstance(cells, Sized) else -1 for cells in source.values()}
+        lengths = set(map(_length, source.values()))
         if len(lengths) != 1 or lengths == {-1} or not all(isinstance(name, str) for name in source):
             raise TableError(
                 f"log must have columns of one length, by their names, got {shown(source)} "
@@ -254,6 +254,14 @@ def _series(source: object, delimiter: str | None) -> tuple[str, dict[str, Any]]
     if frame is not None:
         return "log", dict(frame[0])
     raise InvalidType(f"log must be a path, a data frame or a dictionary of columns, got {shown(source)}")
+
+
+def _length(cells: Any) -> int:
+    """How many cells there are; −1 for what has no length, as an array without dimensions."""
+    try:
+        return len(cells)
+    except Exception:  # of an object of somebody's own
+        return -1
 
 
 def _column(name: str, series: Mapping[str, Any], role: str, wanted: str | None) -> str | None:

@@ -38,6 +38,8 @@ def holds_store(folder: Path) -> bool:
         for path in folder.iterdir()
         if not (marked and ASIDE.fullmatch(path.name)) and not (path.name == LOCK and _is_lock(path, marked))
     )
+    if foreign and is_store(folder):  # begun by another process just now
+        return True
     if foreign:
         raise StoreRefused(
             f"{folder} holds {listed(foreign)} and is not the store of a study (give an empty or new folder)"

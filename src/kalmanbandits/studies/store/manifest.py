@@ -24,7 +24,7 @@ ROOMY = 8  # times the size of our chunks: another version may have cut larger o
 
 
 class Event(TypedDict):
-    """A line of a store's history: `event` is begun, grown or merged; the sizes are those after it."""
+    """A line of a store's history: `event` is begun, grown, merging or merged; sizes are those after it."""
 
     at: str
     event: str

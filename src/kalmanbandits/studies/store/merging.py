@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 
@@ -15,9 +15,11 @@ from kalmanbandits.studies.document.identity import identity
 from kalmanbandits.studies.document.spec import Study, changed
 from kalmanbandits.studies.store.folder import holds_store
 from kalmanbandits.studies.store.layout import Chunk, blocks, layouts
-from kalmanbandits.studies.store.manifest import event
+from kalmanbandits.studies.store.manifest import check_blocks, event, read_manifest, write_manifest
 from kalmanbandits.studies.store.results import Results
 from kalmanbandits.studies.store.store import Store, open_store
+
+MERGING = "merging"  # the event of a merge that has not come to its end
 
 
 def merge_stores(folders: Sequence[str | PathLike[str]], out: str | PathLike[str] | None = None) -> Results:
@@ -32,7 +34,7 @@ def merge_stores(folders: Sequence[str | PathLike[str]], out: str | PathLike[str
     out
         A new folder for all of it, one of the stores, or a folder into which the same stores were merged
         before, perhaps not to the end. By default the first store takes up what the others hold; those are
-        only read.
+        only read. A merge that was broken off goes on when it is called again.
 
     Returns
     -------
@@ -48,11 +50,13 @@ def merge_stores(folders: Sequence[str | PathLike[str]], out: str | PathLike[str
             f"merge needs two stores or more, each once, got {listed(list(map(str, places)))}"
         )
     first, *others = stores
+    target = first.folder if goal is None else goal
     for other in others:
         _check_same_study(first, other)
     _check_versions(first)
     for one, other in itertools.combinations(stores, 2):
-        _check_disjoint(one, other)
+        if not _goes_on(one, other, target):
+            _check_disjoint(one, other)
     study = _joined(stores)
     backend = first.manifest["versions"].get("backend", "cpu")
     if study.keep == "moments":
@@ -61,18 +65,37 @@ def merge_stores(folders: Sequence[str | PathLike[str]], out: str | PathLike[str
         cut = first.manifest["blocks"]
     else:
         cut = first.manifest["blocks"] if study.hash() == first.manifest["hash"] else blocks(study, backend)
-        _check_nothing_is_left(stores, study, cut)
-    target = first.folder if goal is None else goal
+        began = {name for store in stores for name in _broken_off(store)}
+        if not began or {str(store.folder) for store in stores if store.folder != target} != began:
+            _check_nothing_is_left(stores, study, cut)  # of what began, the target keeps a part aside
     _check_target(target, study, stores)
     with open_store(study, target, resume=True, backend=backend, blocks=cut) as store:
         sources = [each for each in stores if each.folder.resolve() != target.resolve()]
-        store.take_over([*store.holdings.stores, *sources])
         names = [str(each.folder) for each in sources]
-        store.manifest["history"] = [*store.manifest["history"], event(study, "merged", names)]
+        history = store.manifest["history"][: -1 if _broken_off(store) else None]
+        store.manifest["history"] = [*history, event(study, MERGING, names)]
+        write_manifest(store.folder, store.manifest)  # so that it can go on if it is broken off
+        store.take_over([*store.holdings.stores, *sources])
+        store.manifest["history"] = [*history, event(study, "merged", names)]
         own = store.manifest["seconds"] if len(sources) < len(stores) else 0.0  # else of an earlier merging
         store.manifest["seconds"] = own + sum(each.manifest["seconds"] for each in sources)
         store.close(0.0)
     return Results.open(target)
+
+
+def _broken_off(store: Store) -> list[object]:
+    """The folders that were being merged into a store when that was broken off; it may hold their runs."""
+    last: Mapping[str, object] = {} if not store.manifest["history"] else {**store.manifest["history"][-1]}
+    what = last.get("what")
+    return what if last.get("event") == MERGING and isinstance(what, list) else []
+
+
+def _goes_on(one: Store, other: Store, target: Path) -> bool:
+    """Whether one of two stores is the target of a merge of the other that was broken off."""
+    return any(
+        into.folder.resolve() == target.resolve() and str(of.folder) in _broken_off(into)
+        for into, of in ((one, other), (other, one))
+    )
 
 
 def _check_same_study(one: Store, other: Store) -> None:
@@ -117,10 +140,12 @@ def _check_target(target: Path, study: Study, stores: Sequence[Store]) -> None:
     """Refuse a store that was not named and holds anything that those named do not."""
     if target.resolve() in {store.folder.resolve() for store in stores} or not holds_store(target):
         return
-    there = Store.at(target)
-    if there.manifest["hash"] != study.hash() or not all(
-        _covered(there, stores, c.index) for c in study.cells
-    ):
+    known = read_manifest(target)
+    same = known["hash"] == study.hash()  # its text may be missing, where the merge was broken off
+    if same:
+        check_blocks(target, known, study)
+        there = Store(target, study, known)
+    if not same or not all(_covered(there, stores, c.index) for c in study.cells):
         raise StoreRefused(
             "out must be a new folder, one of the stores to merge, or one into which they were merged, got "
             f"{target}, which holds other results (give another folder, or name it among the stores too)"
