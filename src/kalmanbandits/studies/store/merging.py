@@ -86,7 +86,7 @@ def _check_same_study(one: Store, other: Store) -> None:
 
 def _check_disjoint(one: Store, other: Store) -> None:
     for cell in one.study.cells:
-        spans = sorted((runs.start, runs.stop) for store in (one, other) for runs in _held(store, cell.index))
+        spans = sorted((runs.start, runs.stop) for store in (one, other) for runs in store.held(cell.index))
         for (_, end), (start, stop) in itertools.pairwise(spans):
             if start < end:
                 raise StoreRefused(
@@ -112,12 +112,12 @@ def _check_target(target: Path, study: Study, stores: Sequence[Store]) -> None:
 def _covered(store: Store, others: Sequence[Store], cell: int) -> bool:
     """Whether all runs of a cell that a store holds are held by the others."""
     spans: list[list[int]] = []
-    for start, stop in sorted((runs.start, runs.stop) for other in others for runs in _held(other, cell)):
+    for start, stop in sorted((runs.start, runs.stop) for other in others for runs in other.held(cell)):
         if spans and start <= spans[-1][1]:
             spans[-1][1] = max(spans[-1][1], stop)
         else:
             spans.append([start, stop])
-    return all(any(a <= runs.start and runs.stop <= b for a, b in spans) for runs in _held(store, cell))
+    return all(any(a <= runs.start and runs.stop <= b for a, b in spans) for runs in store.held(cell))
 
 
 def _check_blocks(first: Store, store: Store, joined: Study) -> None:
@@ -130,18 +130,13 @@ def _check_blocks(first: Store, store: Store, joined: Study) -> None:
     start, stop = joined.run_numbers.start, joined.run_numbers.stop
     for cell in store.study.cells:
         size = store.layout(cell.index).block
-        for runs in _held(store, cell.index):
+        for runs in store.held(cell.index):
             if (runs.start - start) % size or (len(runs) < size and runs.stop < stop):
                 raise StoreRefused(
                     f"{store.folder} keeps the moments of runs {runs.start}–{runs.stop - 1} of cell "
                     f"{cell.index} together, and a store of runs {start}–{stop - 1} has blocks of {size} "
                     f"from {start} on (let parts begin at multiples of {size} runs, or use --shard)"
                 )
-
-
-def _held(store: Store, cell: int) -> list[range]:
-    layout = store.layout(cell)
-    return [layout.runs(chunk) for chunk in layout.of_cell(cell) if store.has(chunk)]
 
 
 def _joined(stores: Sequence[Store]) -> Study:
