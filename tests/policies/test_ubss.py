@@ -181,7 +181,7 @@ def test_a_window_too_large_for_memory_is_refused_with_the_way_out():
     assert UBSS(arms=20, window=3).dtype().itemsize < 2**30
 
 
-@pytest.mark.parametrize("arms", [2, 3, 7, 20, 100, 1000])
+@pytest.mark.parametrize("arms", [2, 3, 7, 20, 100, 1000, 4500])
 def test_the_window_that_the_refusal_names_is_the_largest_that_fits(arms):
     with pytest.raises(InvalidArgument) as refusal:
         UBSS(arms=arms, window=100)
