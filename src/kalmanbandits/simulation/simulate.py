@@ -88,7 +88,7 @@ def simulate(
         `"cpu"`, or `"gpu"` for all NVIDIA GPUs of the machine: the same choices, and sums that differ by
         rounding alone.
     precision
-        `"float64"`, or on the GPU `"float32"`: twice as fast, equal in law, not number by number.
+        `"float64"`, or on the GPU `"float32"`: twice as fast, equal in distribution, not number by number.
     keep
         `"runs"`, or `"moments"`: mean, variance and covariance over runs, whose memory does not grow with
         the number of runs.

@@ -20,7 +20,7 @@ from kalmanbandits.systems.tables import Table, Wanted, check_table, from_array,
 
 
 class Replay:
-    """A table of rewards that policies play as they would have played the past.
+    """A table of past rewards, which policies play round by round as if they had been there.
 
     Missing cells (NaN, empty, masked) are rewards that never come: a policy that chooses one learns nothing
     (`skip`). Which arms are available in a row follows from the rows before it (`off`), or from `available`.

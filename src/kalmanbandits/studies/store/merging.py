@@ -27,9 +27,8 @@ def merge_stores(folders: Sequence[str | PathLike[str]], out: str | PathLike[str
         Two stores or more: shards of a study, or the same study with other numbers of runs (`first_run`).
         They must have been made by the same versions and hold no run of a cell twice.
     out
-        A new folder for all of it, one of the stores, or a folder into which the same stores were merged
-        before, perhaps not to the end. By default the first store takes up what the others hold; those are
-        only read.
+        A new folder for all of it, one of the stores, or the folder of an earlier merge of the same stores,
+        finished or not. By default the first store takes up what the others hold; those are only read.
 
     Returns
     -------

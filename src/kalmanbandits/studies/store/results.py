@@ -222,8 +222,8 @@ class Results:
         Returns
         -------
         list of (range, Moments)
-            Runs, and their moments, policies × checkpoints; of a measure that is kept without covariances as
-            if it were of one policy, with all its numbers in a row.
+            Runs, and their moments, policies × checkpoints. A measure without covariances is returned as that
+            of a single policy, its numbers flattened.
         """
         self._check_name(name)
         cell, partial = self._place(cell), truth("partial", partial)
