@@ -27,7 +27,7 @@ from kalmanbandits.studies import (
 )
 from kalmanbandits.studies.store.drafts import Draft
 from kalmanbandits.studies.store.layout import Chunk, layouts
-from study_worlds import TEXT, chunk_files, contents, small_blocks, small_study
+from study_worlds import TEXT, chunk_files, contents, small_study
 
 MORE_RUNS = ("runs = 7", "runs = 11")
 FINER = ("count = 3", "count = 5")  # 0, π/2 and π stay
@@ -37,9 +37,7 @@ LABEL = ('policy = "Random"', 'policy = "Random"\nlabel = "blind"')
 GROUP = ('name = "angles"', 'name = "turns"')
 
 
-@pytest.fixture(autouse=True)
-def _blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    small_blocks(monkeypatch)
+pytestmark = pytest.mark.usefixtures("small_blocks")
 
 
 @pytest.fixture
