@@ -222,6 +222,21 @@ def test_larl_chooses_its_lags_from_a_single_reward_if_gaps_left_no_more(in_plai
     in_plain_python(check_lags_of_one_reward)
 
 
+def test_larl_takes_one_lag_where_gaps_left_nothing_to_choose_by(in_plain_python):
+    in_plain_python(check_lags_of_nothing)
+
+
+def check_lags_of_nothing():
+    agent = Agent(LARL(arms=2, lags="auto", opening=7))
+    for reward in (1.0, 3.0, -2.0):
+        agent.update(agent.select(), reward)
+        agent.select()
+        agent.skip()
+    agent.update(agent.select(), 0.5)
+    assert agent.memory["opened"] == 1
+    assert agent.memory["lags"] == 1
+
+
 def check_lags_of_one_reward():
     spec = LARL(arms=2, lags="auto", opening=7)
     agent, plain, rng = Agent(spec), Plain(spec, 7), np.random.default_rng(3)
