@@ -95,6 +95,8 @@ def test_a_policy_declares(policy, text, deterministic, free, not_promised):
         "Rexp3(arms=2, batch=1000, gamma=0.2)",
         "LinearThompson(arms=2, window=2, v=0.3)",
         "AdaptiveUBSS(arms=2, delta_e=0.1)",
+        "UBSS(arms=2, window=2, bonus='scaled', delta_e=0.1, delta_b=0.1, lambda_=None, "
+        "B_c=1.0, B_R=1.0, B_G=1.0)",
         "ARUCB(arms=2, lags=5, delta=0.5, lambda_=1.0, m=1.0, sigma=None, scale=None)",
         "LARL(arms=2, lags=5, alpha=1.0, lambda_=1.0, scale=None, opening=7)",
     ],
