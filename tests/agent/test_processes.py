@@ -68,6 +68,22 @@ def test_of_processes_that_begin_together_one_plays_the_table(tmp_path):
     assert sorted(told.get() for _ in starters) == [(0, False, 400), (0, False, 400), (0, True, 400)]
 
 
+def test_a_journal_that_another_process_makes_meanwhile_is_opened(tmp_path, monkeypatch):
+    """It is looked for, made by the other, and then found among the names of the folder."""
+    with kb.Agent.open(tmp_path / "journal", POLICY) as other:
+        looks, lexists = [], os.path.lexists
+
+        def too_soon(path):
+            looks.append(path)
+            return len(looks) > 1 and lexists(path)
+
+        monkeypatch.setattr(os.path, "lexists", too_soon)
+        with kb.Agent.open(tmp_path / "journal", POLICY) as agent:
+            other.tell(other.ask(), 1.0)
+            assert agent.rounds == 1
+    assert looks[0] == tmp_path / "journal" / "journal.sqlite"
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_processes_agree_on_every_choice(tmp_path, monkeypatch):
     monkeypatch.setattr(snapshots, "LONG", 70)
