@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import pytest
@@ -30,6 +30,15 @@ def fresh() -> Iterator[FreshProcesses]:
     """Processes that have not imported this package yet, in a tenth of a new interpreter's time."""
     with FreshProcesses() as processes:
         yield processes
+
+
+@pytest.fixture(scope="module")
+def in_plain_python() -> Iterator[Callable[..., Any]]:
+    """Calls a function where nothing is compiled, for sizes that only a test or two have."""
+    from plain_python import plain_python  # NumPy must not be imported before the tests do it
+
+    with plain_python() as call:
+        yield call
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,9 +1,8 @@
-"""Scripts that fork children and kill them: how a test runs such a script, and how the script forks."""
+"""Scripts that fork children and kill them: how a test runs such a script."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 from fresh_processes import FreshProcesses
@@ -17,16 +16,3 @@ def counts_of(script: Path, folder: Path, kills: int, fresh: FreshProcesses) -> 
     done = fresh.run(script, folder, kills, 0, env=path, patience=0)  # as long as `make soak` takes
     assert done.returncode == 0, done.stderr
     return [int(count) for count in done.stdout.split()]
-
-
-def fork(play: Callable[[], object]) -> int:
-    """A child that plays and ends without tidying up."""
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            play()
-            code = 0
-        finally:
-            os._exit(code)
-    return child

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from kalmanbandits.studies import Study, parse_study
-from kalmanbandits.studies.store import layout
 
 QUICK = """
 rounds = 20
@@ -53,11 +50,6 @@ def changed_text(*changes: tuple[str, str]) -> str:
 def small_study(*changes: tuple[str, str]) -> Study:
     """The study above, with parts of its text replaced."""
     return parse_study(changed_text(*changes), name="small.toml")
-
-
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut the study above into blocks of three runs."""
-    monkeypatch.setattr(layout, "BLOCK_SECONDS", 3.5 * 200 * 2 * layout.ROUND_SECONDS)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

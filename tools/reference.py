@@ -10,7 +10,9 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "repository"))
 from surface import public_callables
@@ -32,13 +34,32 @@ def entry(label: str, function: object) -> str:
     return f"### {label}\n\n```python\n{label.rpartition('.')[2]}{signature}\n```\n\n{text}\n"
 
 
+def definer(label: str, surface: Mapping[str, Callable[..., Any]]) -> str | None:
+    """The public class from which a class inherits a method, if it does not define that itself."""
+    kind, _, method = label.rpartition(".")
+    if not isinstance(surface.get(kind), type):
+        return None
+    name = surface[label].__qualname__.rpartition(".")[0]
+    at = (other for other, found in surface.items() if isinstance(found, type) and found.__name__ == name)
+    return next((other for other in at if other != kind and f"{other}.{method}" in surface), None)
+
+
 def main(folder: Path) -> None:
-    """Write the page."""
+    """Write the page. An inherited method is described once, with the class that defines it."""
     folder.mkdir(parents=True, exist_ok=True)
-    surface = public_callables()
-    page = ["# Reference", "", *(entry(label, function) for label, function in sorted(surface.items()))]
-    (folder / "reference.md").write_text("\n".join(page), encoding="utf-8")
-    print(f"{len(surface)} callables in {folder / 'reference.md'}")
+    surface, inherited = public_callables(), dict[str, dict[str, list[str]]]()
+    page = {}
+    for label, function in sorted(surface.items()):
+        if (other := definer(label, surface)) is None:
+            page[label] = entry(label, function)
+        else:
+            kind, _, method = label.rpartition(".")
+            inherited.setdefault(kind, {}).setdefault(other, []).append(f"`{method}`")
+    for kind, others in inherited.items():
+        for other, methods in others.items():
+            page[kind] += f"\nInherited from `{other}`: {', '.join(methods)}.\n"
+    (folder / "reference.md").write_text("\n".join(["# Reference", "", *page.values()]), encoding="utf-8")
+    print(f"{len(page)} callables in {folder / 'reference.md'}")
 
 
 if __name__ == "__main__":

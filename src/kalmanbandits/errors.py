@@ -110,7 +110,7 @@ def real(name: str, value: object, hint: str = "", *, largest: float = math.inf)
     hint : str
         The way out, added to the message in parentheses.
     largest : float
-        What it may be in size.
+        The largest absolute value allowed.
 
     Returns
     -------
@@ -367,7 +367,7 @@ def truth(name: str, value: object, hint: str = "") -> bool:
 
 
 def entries(name: str, value: Any, wanted: str, hint: str = "") -> list[Any]:
-    """What a list or anything else of that kind holds; texts are refused.
+    """The entries of a list or another iterable; strings are refused.
 
     Parameters
     ----------
@@ -478,7 +478,7 @@ def function(name: str, value: object, hint: str = "") -> Callable[..., Any]:
 
 
 def file_path(name: str, value: object, hint: str = "") -> Path:
-    """`value` as the path of a file or folder, if the system could have one of that name.
+    """`value` as the path of a file or folder, if the operating system allows such a name.
 
     Parameters
     ----------
@@ -492,7 +492,7 @@ def file_path(name: str, value: object, hint: str = "") -> Path:
     Returns
     -------
     Path
-        The value as a path; whether something lies there is not looked at.
+        The value as a path; whether anything exists there is not checked.
 
     Examples
     --------
@@ -568,7 +568,7 @@ def has(value: object, *names: str) -> bool:
     Parameters
     ----------
     value : object
-        Anything at all, also an object of somebody's own that raises another error than AttributeError.
+        Any object, including one whose attributes raise errors other than AttributeError.
     *names : str
         Their names.
 
@@ -591,17 +591,17 @@ def has(value: object, *names: str) -> bool:
 def visible(text: object) -> str:
     r"""A text as one line of printable characters; all others are escaped.
 
-    A terminal obeys control characters, and a name of two lines looks like two things that were said.
+    Control characters would act on the terminal, and a name with a line break would look like two messages.
 
     Parameters
     ----------
     text : object
-        A name, of an arm or a file, from somebody who may mean harm.
+        Such as the name of an arm or a file, from an untrusted source.
 
     Returns
     -------
     str
-        The same text, with an escape such as Python writes for each character that has no picture.
+        The same text, with Python's escape in place of each character that cannot be printed.
 
     Examples
     --------
@@ -628,7 +628,7 @@ def nearest(name: object, names: Iterable[str]) -> str:
     Returns
     -------
     str
-        The known name that is most like it, or all of them.
+        The most similar known name, or all of them.
 
     Examples
     --------

@@ -74,7 +74,7 @@ def regret(result: xarray.Dataset, *, per_round: bool = True) -> Figure:
 
 
 def choices(source: object, *, names: Sequence[str] | None = None) -> Figure:
-    """Which arm was chosen when: a strip for each arm, dark where it was chosen always.
+    """Which arm was chosen when: a strip for each arm, the darker the more often it was chosen.
 
     Parameters
     ----------

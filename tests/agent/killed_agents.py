@@ -26,9 +26,9 @@ from typing import Any
 from agent_worlds import reward
 
 import kalmanbandits as kb
+from forked_processes import fork
 from kalmanbandits.agent import database, events, snapshots
 from kalmanbandits.errors import RoundError
-from killed_processes import fork
 
 warnings.filterwarnings("ignore", category=DeprecationWarning)  # of forking next to threads, which are done
 

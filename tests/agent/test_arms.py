@@ -13,7 +13,6 @@ import kalmanbandits as kb
 from every_policy import SYSTEM
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.policies import Policy
-from plain_python import plain_python
 
 # Policies that after add_arm() know exactly what one with the third arm from the start, never played, knows.
 EXACT = [
@@ -35,13 +34,6 @@ EXACT = [
 def script(rounds=50):
     chance = random.Random(7)
     return [(arm, reward(t, arm)) for t in range(1, rounds) for arm in [chance.randrange(2)]]
-
-
-@pytest.fixture(scope="module")
-def in_plain_python():
-    """Calls a function where kernels are not compiled, for two arms and for three."""
-    with plain_python() as call:
-        yield call
 
 
 @pytest.mark.parametrize("policy", EXACT, ids=repr)

@@ -15,6 +15,7 @@ import pytest
 from agent_worlds import POLICIES, Follower, bits, reward
 
 import kalmanbandits as kb
+from forked_processes import in_a_child
 from kalmanbandits.agent import database, places, snapshots
 from kalmanbandits.errors import FileFormatError, InvalidArgument, JournalError, RoundError
 
@@ -369,47 +370,40 @@ def test_on_a_full_disk_nothing_happened(call, tmp_path):
 
 def test_a_limit_on_the_size_of_files(tmp_path):
     path = tmp_path / "journal"
-    child = os.fork()
-    if child == 0:
-        try:
-            agent, held = played(path)
-            size = (path / "journal.sqlite-wal").stat().st_size
-            resource.setrlimit(resource.RLIMIT_FSIZE, (size + 40, 10**8))
-            before = state(agent)
-            with pytest.raises(JournalError):
-                agent.tell(held[0], 1.0)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (10**8, 10**8))
-            if agent._journal.closed:
-                with pytest.raises(JournalError, match="open it again, all that was acknowledged is there"):
-                    agent.ask()
-                agent = kb.Agent.open(path)
-            assert state(agent) == before
+
+    def write_too_much():
+        agent, held = played(path)
+        size = (path / "journal.sqlite-wal").stat().st_size
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 40, 10**8))
+        before = state(agent)
+        with pytest.raises(JournalError):
             agent.tell(held[0], 1.0)
-            os._exit(7)
-        finally:
-            os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10**8, 10**8))
+        if agent._journal.closed:
+            with pytest.raises(JournalError, match="open it again, all that was acknowledged is there"):
+                agent.ask()
+            agent = kb.Agent.open(path)
+        assert state(agent) == before
+        agent.tell(held[0], 1.0)
+
+    in_a_child(write_too_much)
     with kb.Agent.open(path) as again:
         assert again.rounds == 8
 
 
 def test_a_folder_that_may_not_be_written():
     folder = Path(tempfile.mkdtemp())
+
+    def open_it():
+        if os.getuid() == 0:
+            os.setuid(65534)  # root may write anywhere
+        for path in (folder, folder / "journal"):
+            with pytest.raises(JournalError, match=rf"{path} cannot be opened: Permission denied"):
+                kb.Agent.open(path, POLICY)
+
     try:
         folder.chmod(0o555)
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                if os.getuid() == 0:
-                    os.setuid(65534)  # root may write anywhere
-                for path in (folder, folder / "journal"):
-                    with pytest.raises(JournalError, match=rf"{path} cannot be opened: Permission denied"):
-                        kb.Agent.open(path, POLICY)
-                code = 7
-            finally:
-                os._exit(code)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        in_a_child(open_it)
     finally:
         folder.rmdir()
 

@@ -18,6 +18,7 @@ import pytest
 from agent_worlds import bits, in_order, reward
 
 import kalmanbandits as kb
+from forked_processes import in_a_child
 from kalmanbandits.agent import events, forking, places, snapshots
 from kalmanbandits.errors import JournalError, RoundError
 from patience import PATIENCE
@@ -65,6 +66,22 @@ def test_of_processes_that_begin_together_one_plays_the_table(tmp_path):
         process.start()
     finished(starters)
     assert sorted(told.get() for _ in starters) == [(0, False, 400), (0, False, 400), (0, True, 400)]
+
+
+def test_a_journal_that_another_process_makes_meanwhile_is_opened(tmp_path, monkeypatch):
+    """It is looked for, made by the other, and then found among the names of the folder."""
+    with kb.Agent.open(tmp_path / "journal", POLICY) as other:
+        looks, lexists = [], os.path.lexists
+
+        def too_soon(path):
+            looks.append(path)
+            return len(looks) > 1 and lexists(path)
+
+        monkeypatch.setattr(os.path, "lexists", too_soon)
+        with kb.Agent.open(tmp_path / "journal", POLICY) as agent:
+            other.tell(other.ask(), 1.0)
+            assert agent.rounds == 1
+    assert looks[0] == tmp_path / "journal" / "journal.sqlite"
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -129,23 +146,18 @@ def test_children_forked_while_threads_work_go_on(durable, tmp_path, monkeypatch
         except BaseException as error:
             failures.append(error)
 
+    def go_on():
+        before = agent.rounds
+        ticket = agent.ask()
+        agent.tell(ticket, reward(*ticket))
+        assert agent.rounds > before
+
     threads = [threading.Thread(target=busy) for _ in range(3)]
     for thread in threads:
         thread.start()
     try:
         for _ in range(10):
-            child = os.fork()
-            if child == 0:
-                code = 1
-                try:
-                    signal.alarm(PATIENCE)
-                    before = agent.rounds
-                    ticket = agent.ask()
-                    agent.tell(ticket, reward(*ticket))
-                    code = 7 if agent.rounds > before else 8
-                finally:
-                    os._exit(code)
-            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+            in_a_child(go_on)
     finally:
         stop.set()
         for thread in threads:
@@ -170,22 +182,15 @@ def test_a_fork_in_the_middle_of_a_call_is_told_and_does_not_hang(durable, tmp_p
             held.set()
             done.wait(PATIENCE)
 
+    def be_told():
+        for call in (agent.ask, lambda: agent.rounds):
+            with pytest.raises((RoundError, JournalError), match="in the middle of a call"):
+                call()
+
     thread = threading.Thread(target=hold)
     thread.start()
     held.wait()
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            signal.alarm(PATIENCE)
-            with pytest.raises((RoundError, JournalError), match="in the middle of a call"):
-                agent.ask()
-            with pytest.raises((RoundError, JournalError), match="in the middle of a call"):
-                print(agent.rounds)
-            code = 7
-        finally:
-            os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    in_a_child(be_told)
     done.set()
     thread.join()
     agent.ask()

@@ -4,36 +4,19 @@ from __future__ import annotations
 
 import importlib
 import os
-import signal
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import kalmanbandits as kb
-from patience import PATIENCE
+from forked_processes import in_a_child
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
-DONE = 7  # the exit code of a child that did what it was asked
-
-
-def in_a_child(work: Callable[[], object]) -> int:
-    """Fork, let the child work, and return its exit code."""
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            signal.alarm(PATIENCE)
-            work()
-            code = DONE
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def test_a_child_forked_while_a_thread_compiles_can_compile():
@@ -53,7 +36,7 @@ def test_a_child_forked_while_a_thread_compiles_can_compile():
     thread = threading.Thread(target=compile_for_long)
     thread.start()
     holding.wait()
-    assert in_a_child(take_the_lock) == DONE
+    in_a_child(take_the_lock)
     compiled.set()
     thread.join()
 
@@ -67,7 +50,7 @@ def test_a_child_forked_while_a_thread_imports_can_import(tmp_path, monkeypatch)
         thread.start()
         while not getattr(sys.modules.get(name), "begun", False):
             pass
-        assert in_a_child(lambda name=name: importlib.import_module(name).done) == DONE
+        in_a_child(lambda name=name: importlib.import_module(name).done)
         thread.join()
 
 
@@ -89,12 +72,12 @@ def test_children_forked_while_threads_open_and_close_journals(tmp_path):
     for thread in threads:
         thread.start()
     try:
-        codes = [in_a_child(lambda: [play(place) for place in places]) for _ in range(10)]
+        for _ in range(10):
+            in_a_child(lambda: [play(place) for place in places])
     finally:
         stop.set()
         for thread in threads:
             thread.join()
-    assert codes == [DONE] * 10
     for place, count in zip(places, counts, strict=True):
         with kb.Agent.open(place) as agent:
             assert agent.rounds == count + 10

@@ -106,7 +106,8 @@ def test_it_never_contradicts_the_table_beside_it(tmp_path: Path, fit: bool) -> 
         replay = Replay(values, minimize=seed % 4 == 2)
         result = backtest(replay, chosen, runs=2, fitted=40 if fit else 0)
         said = recommend(result)
-        with write_numbers(result, tmp_path / "backtest.csv").open(encoding="utf-8") as file:
+        write_numbers(result, tmp_path / "backtest.csv")
+        with (tmp_path / "backtest.csv").open(encoding="utf-8") as file:
             rows = {row["policy"]: row for row in csv.DictReader(file)}
         better = {name for name, row in rows.items() if float(row["lead_low_of_all"]) > 0}
         worse = {name for name, row in rows.items() if float(row["lead_high_of_all"]) < 0}

@@ -11,6 +11,7 @@ from plain_units import PlainUnits
 from kalmanbandits import Agent, simulate
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.policies import ARUCB, LARL
+from kalmanbandits.policies.verbs import learn_once
 from kalmanbandits.systems import rotation
 
 K = 3
@@ -167,6 +168,85 @@ def test_neither_unit_nor_origin_matters(spec):
             )
         choices.append(arms)
     assert choices[0] == choices[1] == choices[2]
+
+
+def test_openings_and_ranges_follow_from_arms_and_lags():
+    """An opening plays every arm twice, fills the lags, and leaves two rounds to learn from."""
+    assert [LARL(arms=k, lags=1).opening for k in (1, 2, 6)] == [3, 4, 12]
+    assert [LARL(arms=k, lags="auto").opening for k in (1, 3)] == [40, 60]
+    assert len(ARUCB(arms=2, lags=6).memory()["early_arm"][0]) == 8
+    ranges = LARL(arms=2, lags=3).ranges()
+    assert (ranges["seen"], ranges["lags"], ranges["last"]) == ((0, 3), (3, 3), (-1, 1))
+    assert LARL(arms=2, lags="auto").ranges()["lags"] == (0, 5)
+
+
+def test_before_ar_ucb_has_learned_anything_an_error_is_one_unit():
+    """Where every second reward of the opening is missing there is a unit, and nothing two rewards long."""
+    agent = Agent(ARUCB(arms=K, lags=2))
+    for reward in (1.0, 3.0, -2.0):
+        agent.select()
+        agent.skip()
+        agent.update(agent.select(), reward)
+    assert agent.memory["opened"] == 1
+    assert agent.memory["sigma"] == 1.0
+
+
+def test_with_a_given_scale_larl_takes_huge_rewards_for_a_million_units():
+    agent = Agent(LARL(arms=K, opening=40, scale=2.0))
+    for reward in (*range(40), 1e9, -1e9):
+        agent.update(agent.select(), float(reward))
+    assert agent.memory["x"][:2].tolist() == [-1e6, 1e6]
+
+
+@pytest.mark.parametrize(("lags", "every"), [(1, 64), (20, 82)])
+def test_larl_computes_its_inverse_anew_every_64_rewards_of_an_arm_or_twice_its_features(
+    lags, every, in_plain_python
+):
+    in_plain_python(check_the_inverse, lags, every)
+
+
+def check_the_inverse(lags, every):
+    spec = LARL(arms=1, lags=lags, scale=1.0)
+    memory, rng, learned = spec.memory(), np.random.default_rng(0), 0
+    while learned < every:
+        if learned == every - 1:
+            memory["inverse"] *= 2
+        learn_once(memory, 0, float(rng.standard_normal()))
+        learned = int(memory["N"][0, 0])
+        right = np.allclose(memory["inverse"][0, 0] @ memory["V"][0, 0], np.eye(spec.features), atol=1e-6)
+        assert right or not memory["opened"][0]
+    assert learned == every
+
+
+def test_larl_chooses_its_lags_from_a_single_reward_if_gaps_left_no_more(in_plain_python):
+    in_plain_python(check_lags_of_one_reward)
+
+
+def test_larl_takes_one_lag_where_gaps_left_nothing_to_choose_by(in_plain_python):
+    in_plain_python(check_lags_of_nothing)
+
+
+def check_lags_of_nothing():
+    agent = Agent(LARL(arms=2, lags="auto", opening=7))
+    for reward in (1.0, 3.0, -2.0):
+        agent.update(agent.select(), reward)
+        agent.select()
+        agent.skip()
+    agent.update(agent.select(), 0.5)
+    assert agent.memory["opened"] == 1
+    assert agent.memory["lags"] == 1
+
+
+def check_lags_of_one_reward():
+    spec = LARL(arms=2, lags="auto", opening=7)
+    agent, plain, rng = Agent(spec), Plain(spec, 7), np.random.default_rng(3)
+    for reward in rng.standard_normal(6):
+        plain.learn(agent.select(), reward)
+        agent.update(agent.open_arm, float(reward))
+    plain.learn(agent.select(), None)
+    agent.skip()
+    assert sum(map(len, plain.rows.values())) == 1
+    assert agent.memory["lags"] == plain.lags > 1
 
 
 def test_rewards_without_a_unit_prolong_the_opening():

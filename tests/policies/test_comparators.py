@@ -81,3 +81,11 @@ def test_bad_windows_are_refused(window):
 def test_bad_scales_are_refused(scale):
     with pytest.raises(InvalidArgument, match="scale must be"):
         UCB(arms=2, scale=scale)
+
+
+def test_the_ring_of_a_window_is_the_smallest_power_of_two_that_holds_it():
+    windows = {1: 1, 2: 2, 3: 4, 40: 64, 64: 64, 65: 128}
+    for window, capacity in windows.items():
+        spec = SlidingWindowUCB(arms=3, window=window)
+        assert spec.memory()["arm"].shape == (1, capacity)
+        assert (spec.ranges()["arm"], spec.ranges()["count"]) == ((0, 2), (0, window))

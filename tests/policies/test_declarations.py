@@ -6,6 +6,7 @@ import math
 from contextlib import nullcontext
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
 from every_policy import EVERY_POLICY
@@ -39,6 +40,7 @@ from kalmanbandits.systems import rotation
 ALL, MEANS = set(PROMISES), {"outlier", "quiet start", "risen arm"}
 SYSTEM = rotation(theta=1.0)
 OUTLIER = {"outlier"}
+LEVEL_FREE = (UBSS, AdaptiveUBSS, ARUCB, LARL, Rexp3, LinearThompson)
 # policy; what it prints after `arms=2`; no chance in scores; a unit and a level of its own; promises not made
 TABLE = [
     (UCB(arms=2), "scale=None", True, True, MEANS),
@@ -59,6 +61,8 @@ TABLE = [
     (UBSS(arms=2), None, True, True, set()),
     (UBSS(arms=2, bonus="none"), None, True, True, {"risen arm"}),
     (UBSS(arms=2, bonus="printed"), None, True, False, ALL),
+    (ARUCB(arms=2), None, True, True, set()),
+    (ARUCB(arms=2, scale=1.0), None, True, False, OUTLIER),
     (LARL(arms=2), None, True, True, set()),
     (LARL(arms=2, scale=1.0), None, True, False, OUTLIER),
     (KalmanGreedy(SYSTEM), None, True, False, ALL),
@@ -75,7 +79,7 @@ def test_a_policy_declares(policy, text, deterministic, free, not_promised):
     assert text is None or repr(policy) == f"{type(policy).__name__}(arms=2, {text})"
     assert policy.deterministic == deterministic
     assert policy.scale_free == free
-    if isinstance(policy, (UBSS, LARL, Rexp3, LinearThompson)):
+    if isinstance(policy, LEVEL_FREE):
         assert policy.level_free == free
     assert set(policy.unpromised) == not_promised
     assert policy.rounding < 1e-6
@@ -91,11 +95,24 @@ def test_a_policy_declares(policy, text, deterministic, free, not_promised):
         "Rexp3(arms=2, batch=1000, gamma=0.2)",
         "LinearThompson(arms=2, window=2, v=0.3)",
         "AdaptiveUBSS(arms=2, delta_e=0.1)",
+        "UBSS(arms=2, window=2, bonus='scaled', delta_e=0.1, delta_b=0.1, lambda_=None, "
+        "B_c=1.0, B_R=1.0, B_G=1.0)",
+        "ARUCB(arms=2, lags=5, delta=0.5, lambda_=1.0, m=1.0, sigma=None, scale=None)",
+        "LARL(arms=2, lags=5, alpha=1.0, lambda_=1.0, scale=None, opening=7)",
     ],
 )
 def test_defaults_are_those_that_were_tuned(text):
     """Made inside the test: `TABLE` is made before `make mutate` changes anything."""
-    assert repr(POLICIES[text.partition("(")[0]](arms=2)) == text
+    made = POLICIES[text.partition("(")[0]](arms=2)
+    assert repr(made) == text
+    (declared,) = ((chance, free) for policy, _, chance, free, _ in TABLE if policy == made)
+    assert (made.deterministic, made.scale_free) == declared
+    assert made.level_free == isinstance(made, LEVEL_FREE)
+
+
+def test_numbers_are_kept_as_pythons_own():
+    made = DiscountedThompson(arms=np.int64(2), discount=np.float32(0.5), scale=1)
+    assert repr(made) == "DiscountedThompson(arms=2, discount=0.5, scale=1.0)"
 
 
 def test_a_memory_too_short_to_compare_the_arms_promises_nothing():

@@ -10,7 +10,7 @@ import pytest
 from kalmanbandits import Agent
 from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.policies import KFMANB, DiscountedThompson, DiscountedUCB, Rexp3, SlidingWindowThompson
-from kalmanbandits.policies.verbs import select_once
+from kalmanbandits.policies.verbs import learn_once, select_once
 from kalmanbandits.streams import POLICY, normal, stream_key, uniform
 
 K, SEED = 3, 4
@@ -120,6 +120,19 @@ def test_rexp3_weighs_and_draws_as_the_paper_says(unit, level):
             w = np.ones(K)
 
 
+def test_rexp3_keeps_count_of_its_rewards_and_of_its_batch():
+    spec = Rexp3(arms=K, batch=50)
+    memory = spec.memory()
+    for reward in (1.0, 2.0, 1.5):
+        learn_once(memory, 0, reward)
+    assert (memory["n"], memory["played"]) == (3, 3)
+    memory["played"] = 49
+    spec.check_memory(memory)
+    memory["played"] = 50  # a batch that is over
+    with pytest.raises(InvalidArgument, match=r"memory\['played'\] must lie between 0 and 49, got 50"):
+        spec.check_memory(memory)
+
+
 def test_rexp3_draws_each_arm_with_its_probability():
     """The Gumbel trick is the categorical law: 20,000 draws, and 20,000 with an arm unavailable."""
     memory = Rexp3(arms=K, batch=50, gamma=0.3).memory()
@@ -140,7 +153,8 @@ def test_rexp3_for_variation_takes_the_constants_of_the_paper():
     assert spec.batch == math.ceil(work ** (1 / 3) * 500 ** (2 / 3))
     assert spec.gamma == pytest.approx(math.sqrt(work / ((math.e - 1) * spec.batch)))
     assert Rexp3.for_variation(arms=4, rounds=10, variation=1e-9).batch == 10
-    assert Rexp3.for_variation(arms=1, rounds=10, variation=1.0).gamma == 1.0
+    assert Rexp3.for_variation(arms=1, rounds=10, variation=1.0) == Rexp3(arms=1, batch=1, gamma=1.0)
+    assert Rexp3.for_variation(arms=4, rounds=1, variation=1.0) == Rexp3(arms=4, batch=1, gamma=1.0)
 
 
 def test_thompson_draws_have_the_law_they_claim():

@@ -15,7 +15,8 @@ from kalmanbandits.errors import InvalidArgument
 from kalmanbandits.filtering.window import optimal_window
 from kalmanbandits.learning.codes import decode, encode
 from kalmanbandits.policies import UBSS, Random
-from kalmanbandits.policies.verbs import learn_once
+from kalmanbandits.policies.verbs import learn_once, score_once
+from kalmanbandits.streams import stream_key
 from kalmanbandits.systems import rotation
 
 
@@ -181,7 +182,7 @@ def test_a_window_too_large_for_memory_is_refused_with_the_way_out():
     assert UBSS(arms=20, window=3).dtype().itemsize < 2**30
 
 
-@pytest.mark.parametrize("arms", [2, 3, 7, 20, 100, 1000])
+@pytest.mark.parametrize("arms", [2, 3, 7, 20, 100, 1000, 4500])
 def test_the_window_that_the_refusal_names_is_the_largest_that_fits(arms):
     with pytest.raises(InvalidArgument) as refusal:
         UBSS(arms=arms, window=100)
@@ -259,3 +260,38 @@ def test_as_printed_takes_the_paper_literally():
 def test_bad_parameters_are_refused(changes, message):
     with pytest.raises(InvalidArgument, match=message.replace("(", r"\(")):
         UBSS(**{"arms": 2, **changes})
+
+
+def test_where_levels_decide_the_index_is_that_of_the_arms_own_level():
+    """An arm without a reward comes first; the others by mean plus width, times what has gone stale since."""
+    memory = UBSS(arms=3, window=1).memory()
+    given = {"opened": 1, "seen": 1, "plain": 1, "level": 10.0, "unit": 2.0, "sigma": 0.5, "t": 104}
+    for name, value in given.items():
+        memory[name] = value
+    memory["mean"], memory["v"], memory["played"] = [0.0, 11.0, 12.0], [0.0, 1.0, 0.25], [0, 104, 5]
+    scores = np.zeros((3, 3))
+    score_once(memory, scores, stream_key(0), 105)
+    assert scores[0, 1:].tolist() == [math.inf, math.inf]
+    width = 2.0 * 0.5 * math.sqrt(2 * math.log(10))
+    for arm, mean, v in ((1, 11.0, 1 + (1 / 200) ** 2), (2, 12.0, 0.25 * (1 + (100 / 200) ** 2))):
+        expected = [mean, width * math.sqrt(v), mean + width * math.sqrt(v)]
+        assert scores[arm].tolist() == pytest.approx(expected, rel=1e-12)
+
+
+def test_what_a_spec_says_of_its_memory():
+    """Constants given or not: length of the opening, what is bounded, what a GPU may keep aside."""
+    default, printed = UBSS(arms=3, window=2), UBSS(arms=3, window=2, bonus="printed")
+    assert [spec.memory()["early_arm"].shape for spec in (default, printed)] == [(1, 8), (1, 1)]
+    assert [spec.ranges()["early"] for spec in (default, printed)] == [(0, 7), (0, 0)]
+    assert ["centred" in spec.ranges() for spec in (default, printed)] == [True, False]
+    assert default.ranges()["code"] == (0, 8)
+    assert ["width" in spec.seldom for spec in (default, printed)] == [True, False]
+    assert ["U" in UBSS(arms=3, window=window).seldom for window in (1, 2)] == [True, False]
+    assert default.rewrites
+
+
+def test_every_reward_after_a_full_window_counts_for_one_model():
+    agent, rng = Agent(UBSS(arms=2, window=2)), np.random.default_rng(0)
+    for _ in range(30):
+        agent.update(agent.select(), float(rng.standard_normal()))
+    assert agent.memory["N"].sum() == agent.memory["visits"].sum() == 28

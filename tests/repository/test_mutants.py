@@ -36,6 +36,19 @@ def test_every_policy_and_filter_has_its_tests() -> None:
     }
 
 
+def test_a_module_without_a_change_is_noticed_by_nobody() -> None:
+    """Its policies used to take the place of the tested ones by name, and equalled none of them."""
+    check = (
+        "import sys; sys.path.insert(0, 'tools'); import mutants, types\n"
+        "from kalmanbandits.policies import UBSS, Rexp3, Spec\n"
+        "for file, cls in (('policies/ubss.py', UBSS), ('policies/rexp3.py', Rexp3)):\n"
+        "    mutants.exchange(types.SimpleNamespace(file=file, tree=lambda: mutants._parse(file)))\n"
+        "    assert Spec.from_dict(cls(arms=2).to_dict()) == cls(arms=2)"
+    )
+    environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}
+    subprocess.run([sys.executable, "-c", check], env=environment, cwd=ROOT, check=True)
+
+
 def test_a_few_mutants_are_noticed() -> None:
     command = [sys.executable, str(ROOT / "tools" / "mutate.py"), "simulation/rounds.py", "--sample", "5"]
     environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import numpy as np
 
+from forked_processes import DONE, fork
 from kalmanbandits.studies import Results, Study, run_study
 from kalmanbandits.studies.store import layout
-from killed_processes import fork
 from study_worlds import contents, small_study
 
 # Python warns of forking next to threads; zarr, which has one, renews it in the child.
@@ -34,7 +34,7 @@ def ended(child: int) -> int | None:
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         return os.WTERMSIG(status)
-    assert os.WEXITSTATUS(status) == 0, "the study failed"
+    assert os.WEXITSTATUS(status) == DONE, "the study failed"
     return None
 
 

@@ -15,16 +15,14 @@ from kalmanbandits.errors import FileFormatError, InvalidArgument
 from kalmanbandits.studies import Results, StoreRefused, StudyError, load_study, parse_study, run_study
 from kalmanbandits.studies.store.provenance import commit
 from kalmanbandits.systems import LinearGaussianSystem
-from study_worlds import TEXT, contents, small_blocks, small_study
+from study_worlds import TEXT, contents, small_study
 
 HEAD = "rounds = 10\nruns = 1\n"
 SYSTEM = "[[systems]]\nfamily = 'rotation'\ntheta = 1.0\n"
 POLICY = "[[policies]]\npolicy = 'Random'\n"
 
 
-@pytest.fixture(autouse=True)
-def _blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    small_blocks(monkeypatch)
+pytestmark = pytest.mark.usefixtures("small_blocks")
 
 
 def everything(folder: Path) -> dict[str, tuple[bytes | str, int]]:

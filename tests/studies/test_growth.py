@@ -31,7 +31,7 @@ from kalmanbandits.studies.store import arrays
 from kalmanbandits.studies.store.drafts import Draft
 from kalmanbandits.studies.store.layout import Chunk, Values, layouts
 from kalmanbandits.studies.store.store import Store
-from study_worlds import TEXT, chunk_files, contents, small_blocks, small_study
+from study_worlds import TEXT, chunk_files, contents, small_study
 
 MORE_RUNS = ("runs = 7", "runs = 11")
 FINER = ("count = 3", "count = 5")  # 0, π/2 and π stay
@@ -41,9 +41,7 @@ LABEL = ('policy = "Random"', 'policy = "Random"\nlabel = "blind"')
 GROUP = ('name = "angles"', 'name = "turns"')
 
 
-@pytest.fixture(autouse=True)
-def _blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    small_blocks(monkeypatch)
+pytestmark = pytest.mark.usefixtures("small_blocks")
 
 
 @pytest.fixture

@@ -16,14 +16,12 @@ from kalmanbandits.simulation import simulate
 from kalmanbandits.studies import Changes, Results, load_study, parse_study, run_study
 from kalmanbandits.studies.store import layout
 from kalmanbandits.studies.store.layout import blocks
-from study_worlds import CHUNKS, TEXT, chunk_files, contents, small_blocks, small_study
+from study_worlds import CHUNKS, TEXT, chunk_files, contents, small_study
 
 EVERYTHING = ("regret", "reward", "pulls", "prediction_error")
 
 
-@pytest.fixture(autouse=True)
-def _blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    small_blocks(monkeypatch)
+pytestmark = pytest.mark.usefixtures("small_blocks")
 
 
 def test_the_numbers_are_those_of_simulate(tmp_path: Path) -> None:

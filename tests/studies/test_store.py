@@ -22,14 +22,12 @@ from kalmanbandits.errors import FileFormatError, InvalidArgument
 from kalmanbandits.studies import Changes, Results, StoreRefused, parse_study, run_study
 from kalmanbandits.studies.store.arrays import LEVEL, Arrays, encoded
 from kalmanbandits.studies.store.store import Store
-from study_worlds import TEXT, chunk_files, contents, small_blocks, small_study
+from study_worlds import TEXT, chunk_files, contents, small_study
 
 CHUNK = "data.zarr/angles/regret/c.1.0.2.0"
 
 
-@pytest.fixture(autouse=True)
-def _blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    small_blocks(monkeypatch)
+pytestmark = pytest.mark.usefixtures("small_blocks")
 
 
 @pytest.fixture
@@ -236,11 +234,10 @@ def test_a_full_disk_loses_nothing_done(tmp_path: Path, monkeypatch: pytest.Monk
         full = len(chunk_files(tmp_path / "cut")) >= 8
         return FullDisk() if full else opened(path, mode)
 
-    monkeypatch.setattr(durability, "open", sometimes_full, raising=False)
-    with pytest.raises(OSError, match="No space left"):
-        run_study(small_study(), tmp_path / "cut", jobs=1)
-    monkeypatch.undo()
-    small_blocks(monkeypatch)
+    with monkeypatch.context() as patch:
+        patch.setattr(durability, "open", sometimes_full, raising=False)
+        with pytest.raises(OSError, match="No space left"):
+            run_study(small_study(), tmp_path / "cut", jobs=1)
     times = {path: path.stat().st_mtime_ns for path in chunk_files(tmp_path / "cut")}
     assert len(times) == 8
     run_study(small_study(), tmp_path / "cut")

@@ -15,15 +15,13 @@ from kalmanbandits.reporting import write_report
 from kalmanbandits.reporting.study.losses import BlockLosses, RunLosses, average, combination, summed_gain
 from kalmanbandits.statistics.moments import Moments
 from kalmanbandits.studies import Changes, Results, Shard, merge_stores, parse_study, run_study
-from study_worlds import chunk_files, contents, small_blocks, small_study
+from study_worlds import chunk_files, contents, small_study
 
 KEPT = ("[[systems]]", 'keep = "moments"\n[[systems]]')
 RUNS = ("runs = 7", "runs = 11")
 
 
-@pytest.fixture(autouse=True)
-def _blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    small_blocks(monkeypatch)
+pytestmark = pytest.mark.usefixtures("small_blocks")
 
 
 def test_moments_are_those_of_the_runs(tmp_path: Path) -> None:

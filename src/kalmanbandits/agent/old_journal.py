@@ -1,4 +1,4 @@
-"""Reader for the journals of version 0.1: folders with `00000007.agent`, a snapshot, and `00000007.log`.
+"""Reader for journals in their first format: folders with `00000007.agent`, a snapshot, and `00000007.log`.
 
 Nothing in such a folder is changed. What it holds goes on in the SQLite file that is made beside it.
 """

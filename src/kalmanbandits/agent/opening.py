@@ -73,6 +73,8 @@ def _begin(folder: Path, fresh: Play | None) -> None:
     if database.FILE in names:  # another process was first
         return
     foreign = [name for name in names if not OURS.fullmatch(name)]
+    if foreign and os.path.lexists(folder / database.FILE):
+        return  # another process has made it since it was looked for
     if foreign and holds_old_journal(folder):
         saved, since = read_old_journal(folder)
         play: Play = Play.__new__(Play)

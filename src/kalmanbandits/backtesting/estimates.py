@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from kalmanbandits.backtesting.logged import Estimate, Log
 from kalmanbandits.backtesting.report import FIGURES, NUMBERS, PAGE, TABLE_MARK, check_report_folder
 from kalmanbandits.reporting import drawing, tables
 from kalmanbandits.reporting.document import assemble, image
-from kalmanbandits.reporting.files import written_together
+from kalmanbandits.reporting.files import in_digits, write_table, written_together
 from kalmanbandits.reporting.html import escape
 from kalmanbandits.reporting.style import BLUE, digits, minus
 
@@ -147,9 +146,6 @@ def _page(
 
 
 def _numbers(log: Log, found: Sequence[Estimate], path: Path) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["rule", what(log), "low_of_all", "high_of_all", "rows", "effective_rows"])
-        for each in found:
-            ends = [f"{float(x):.9g}" for x in (each.value.value, each.value.low, each.value.high)]
-            writer.writerow([each.name, *ends, each.rows, f"{each.effective:.3f}"])
+    head = ["rule", what(log), "low_of_all", "high_of_all", "rows", "effective_rows"]
+    rows = ([each.name, *in_digits(each.value), each.rows, f"{each.effective:.3f}"] for each in found)
+    write_table(path, head, rows)

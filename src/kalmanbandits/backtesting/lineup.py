@@ -59,7 +59,7 @@ def line_up(
         names = texts("names", names, "of policies, such as ['UCB']")
     if system is not None:
         check_system(system)
-    known = known_policies()
+    known: dict[str, Any] = {**own_policies(), **POLICIES}
     for name in names or ():
         if name not in known:
             raise InvalidArgument(f"policies must name policies, got {shown(name)}{nearest(name, known)}")
@@ -75,11 +75,6 @@ def line_up(
         said = "; ".join(f"{name} {why}" for name, why in left_out.items()) or "no names"
         raise InvalidArgument(f"policies must hold one that can play the table, got none: {said}")
     return LineUp(policies, left_out)
-
-
-def known_policies() -> dict[str, Any]:
-    """The policies of the library, and those of one's own whose modules have been imported, by name."""
-    return {**own_policies(), **POLICIES}
 
 
 def _standard(cls: type[Policy], replay: Replay, system: LinearGaussianSystem | None) -> Policy | str:

@@ -42,7 +42,7 @@ from kalmanbandits.systems.table_cells import number_in
 from kalmanbandits.systems.table_files import one_character, read_series
 from kalmanbandits.systems.table_frames import frame_series
 from kalmanbandits.systems.table_index import Index, TableError, from_numbers, from_text
-from kalmanbandits.systems.tables import MOST_CELLS, as_number
+from kalmanbandits.systems.tables import MOST_CELLS, as_number, check_column
 
 MISSING = ("None", "nan", "NaT", "<NA>", "--")  # how a cell without a value shows, that of a masked array too
 ROLES: dict[str, tuple[str, ...]] = {
@@ -266,8 +266,7 @@ def _length(cells: Any) -> int:
 
 def _column(name: str, series: Mapping[str, Any], role: str, wanted: str | None) -> str | None:
     if wanted is not None:
-        if wanted not in series:
-            raise TableError(f"{name} has no column {wanted!r} (it has {', '.join(map(repr, series))})")
+        check_column(name, series, wanted)
         return wanted
     return next((column for column in series if column.strip().lower() in ROLES[role]), None)
 

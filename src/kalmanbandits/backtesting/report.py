@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
-from typing import Any
 
 from kalmanbandits.backtesting.deployment import AGENT, Origin, agent_files, is_edited
 from kalmanbandits.backtesting.following import follow_policy
@@ -12,8 +10,7 @@ from kalmanbandits.backtesting.recommendation import recommend
 from kalmanbandits.backtesting.result import Backtest
 from kalmanbandits.durability import beginning, refuse_file
 from kalmanbandits.errors import StoreRefused
-from kalmanbandits.reporting.files import written_together
-from kalmanbandits.statistics.intervals import Interval
+from kalmanbandits.reporting.files import in_digits, write_table, written_together
 
 FIGURES, NUMBERS, PAGE = ("figure.png", "figure.svg"), "backtest.csv", "report.html"
 TABLE_MARK = "low_of_all"  # stands in the first line of the numbers, of policies or of rules
@@ -84,23 +81,12 @@ def _is_ours(numbers: Path) -> bool:
     return numbers.is_file() and beginning(numbers, 16).startswith((b"policy,", b"rule,"))
 
 
-def write_numbers(result: Backtest, path: Path) -> Path:
+def write_numbers(result: Backtest, path: Path) -> None:
     """One row for each policy, everything per round as rewards: the best first."""
-    with path.open("w", newline="", encoding="utf-8", errors="replace") as file:
-        writer = csv.writer(file)
-        writer.writerow(COLUMNS)
-        for p in result.order:
-            numbers = [*_three(result.reward[p]), *_three(result.lead[p])]
-            numbers += [result.lead_of_all.low[p], result.lead_of_all.high[p]]
-            rest = [result.behind.value[p], *_three(result.share[p])]
-            before = [result.names[p], result.runs[p], f"{result.missing[p]:g}", *map(_shown, numbers)]
-            writer.writerow([*before, result.shown(p), *map(_shown, rest)])
-    return path
-
-
-def _three(interval: Interval) -> list[Any]:
-    return [interval.value, interval.low, interval.high]
-
-
-def _shown(number: Any) -> str:
-    return f"{float(number):.9g}"
+    rows = [
+        [result.names[p], result.runs[p], f"{result.missing[p]:g}",
+         *in_digits(result.reward[p]), *in_digits(result.lead[p]), *in_digits(result.lead_of_all[p])[1:],
+         result.shown(p), in_digits(result.behind[p])[0], *in_digits(result.share[p])]
+        for p in result.order
+    ]  # fmt: skip
+    write_table(path, COLUMNS, rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 import click
 
@@ -20,9 +20,6 @@ from kalmanbandits.cli.commands import (
     on_cluster,
 )
 from kalmanbandits.cli.terminal import say
-
-if TYPE_CHECKING:
-    from kalmanbandits.studies import Changes
 
 
 class Playing(TypedDict):
@@ -121,7 +118,7 @@ def run(
     load_own(imports)
     path = _study_file(study)
     out = out or Path("results") / path.stem
-    _play(context, path, out, _changes(options), options, shard)
+    _play(context, path, out, options, shard=shard)
     say(f"Its report: kalmanbandits report {shlex.quote(str(out))}", err=True)
 
 
@@ -212,15 +209,8 @@ def reproduce(context: click.Context, /, out: Path, thetas: int | None, **option
     from kalmanbandits.studies import library_study
 
     counts = {} if thetas is None else {"theta": thetas}
-    _play(context, library_study("paper"), out, _changes(options, counts), options)
+    _play(context, library_study("paper"), out, options, counts)
     _report(out)
-
-
-def _changes(options: Playing, counts: dict[str, int] | None = None) -> Changes:
-    from kalmanbandits.studies import Changes
-
-    sizes = options["runs"], options["seed"], options["quick"], counts or {}, options["first_run"]
-    return Changes(*sizes, options["keep"])
 
 
 def _study_file(study: str) -> Path:
@@ -237,19 +227,20 @@ def _play(
     context: click.Context,
     path: Path,
     out: Path,
-    changes: Changes,
     options: Playing,
+    counts: dict[str, int] | None = None,
     shard: str | None = None,
 ) -> None:
     from kalmanbandits.cli.progress import Reporter
     from kalmanbandits.errors import ClusterError
     from kalmanbandits.reporting.style import amount, counted
-    from kalmanbandits.studies import Shard, load_study, run_study
+    from kalmanbandits.studies import Changes, Shard, load_study, run_study
 
     part = Shard.parse("1/1" if shard is None else shard)
-    study = load_study(path, changes)
-    sizes = ((len(study.cells), "system"), (len(study.labels), "policy"), (study.runs, "run"))
-    said = ", ".join(counted(number, what) for number, what in sizes)
+    sizes = options["runs"], options["seed"], options["quick"], counts or {}, options["first_run"]
+    study = load_study(path, Changes(*sizes, options["keep"]))
+    there = ((len(study.cells), "system"), (len(study.labels), "policy"), (study.runs, "run"))
+    said = ", ".join(counted(number, what) for number, what in there)
     say(f"{study.name}: {said} of {study.rounds} rounds", err=True)
     again = shlex.join(
         ["kalmanbandits", *(word for word in context.find_root().obj or () if word != "--fresh")]

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from kalmanbandits.errors import LARGEST, Array, InvalidArgument, array, real
 from kalmanbandits.filtering.modified import ModifiedFilter, check_arm, check_code, check_modified
-from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem
+from kalmanbandits.systems.linear_gaussian import LinearGaussianSystem, frozen
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,9 +295,4 @@ def _predictor(
     system: LinearGaussianSystem, arm: int, code: Sequence[int], G: Array, V: Array, v: Array
 ) -> WindowPredictor:
     residual = float(system.reward_variances[arm] - 2 * G @ v + G @ V @ G)
-    return WindowPredictor(int(arm), tuple(int(a) for a in code), _read_only(G), residual, _read_only(V))
-
-
-def _read_only(value: Array) -> Array:
-    value.flags.writeable = False
-    return value
+    return WindowPredictor(int(arm), tuple(int(a) for a in code), frozen(G), residual, frozen(V))

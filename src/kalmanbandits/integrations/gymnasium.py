@@ -299,7 +299,7 @@ class LinearGaussianBanditVector(VectorEnv[Array, Any, Array]):
         Parameters
         ----------
         seed : int or sequence, optional
-            Of the first environment, the others counting on from it; or one for each, None for none.
+            That of the first environment (the others count on from it), or one for each, None for none.
         options : dict, optional
             Not used.
 

@@ -40,7 +40,14 @@ from kalmanbandits.policies.arm_levels import (
 )
 from kalmanbandits.policies.random import chance
 from kalmanbandits.policies.spec import Memory, Policy, Range, check_arms
-from kalmanbandits.policies.standard_units import NO_REWARD, gather, start_unit, unit_fields, unit_ranges
+from kalmanbandits.policies.standard_units import (
+    NO_REWARD,
+    gather,
+    skip_round,
+    start_unit,
+    unit_fields,
+    unit_ranges,
+)
 from kalmanbandits.policies.ubss_codes import BY_ARM
 from kalmanbandits.policies.verbs import TIE, register_kernel
 
@@ -252,9 +259,4 @@ def _choose_window(memory: Any, x: Any) -> None:
     memory.window = best + 1
 
 
-@jit
-def _skip(memory: Any, arm: Any) -> None:
-    _update(memory, NO_REWARD, 0.0)
-
-
-register_kernel("AdaptiveUBSS", _score, _update, _skip)
+register_kernel("AdaptiveUBSS", _score, _update, skip_round)

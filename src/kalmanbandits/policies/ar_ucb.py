@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,12 +11,14 @@ import numpy as np
 from kalmanbandits.compilation import Field, jit
 from kalmanbandits.errors import positive, probability, whole
 from kalmanbandits.filtering.kalman import correct, dot, quadratic
-from kalmanbandits.policies.deviation import ScaledPolicy, check_scale
+from kalmanbandits.policies.deviation import check_scale
 from kalmanbandits.policies.spec import POSITIVE, WEIGHT, Range, check_arms
 from kalmanbandits.policies.standard_units import (
     NO_REWARD,
+    UnitPolicy,
     follow_mean,
     gather,
+    skip_round,
     start_unit,
     unit_fields,
     unit_ranges,
@@ -28,7 +29,7 @@ FORGET = 0.999  # of the running prediction error, per round
 
 
 @dataclass(frozen=True, kw_only=True)
-class ARUCB(ScaledPolicy):
+class ARUCB(UnitPolicy):
     """AutoRegressive Upper Confidence Bounds (Bacchiocchi et al. 2024).
 
         index_a = γ̂_a'φ + β_a √(φ'V_a⁻¹φ)                            φ = (1, x_{t−1}, …, x_{t−s})
@@ -85,13 +86,6 @@ class ARUCB(ScaledPolicy):
             sigma=None if self.sigma is None else positive("sigma", self.sigma),
             scale=check_scale(self.scale),
         )
-
-    level_free = ScaledPolicy.scale_free
-
-    @property
-    def unpromised(self) -> Mapping[str, str]:
-        """With a given scale an outlier goes into the models."""
-        return {} if self.scale is None else {"outlier": "rewards are taken as they are, in units of `scale`"}
 
     @property
     def _opening(self) -> int:
@@ -176,9 +170,4 @@ def _learn(memory: Any, arm: Any, x: Any) -> None:
         memory.sigma = math.sqrt(memory.squares / memory.weight)
 
 
-@jit
-def _skip(memory: Any, arm: Any) -> None:
-    _update(memory, NO_REWARD, 0.0)
-
-
-register_kernel("ARUCB", _score, _update, _skip)
+register_kernel("ARUCB", _score, _update, skip_round)

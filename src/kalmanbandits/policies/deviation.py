@@ -35,6 +35,10 @@ class ScaledPolicy(Policy):
         """The running moments, where it has `FIELDS`."""
         return {"scale": (0, sys.float_info.max), "M2": SQUARES}
 
+    def start(self, memory: np.void) -> None:
+        """Nothing seen yet: the given scale, or none."""
+        memory["scale"] = memory["given"] = self.scale or 0.0
+
     @property
     def scale_free(self) -> bool:
         """Whether no `scale` is given."""
@@ -50,11 +54,6 @@ def unpromised(remembers: float, arms: int) -> dict[str, str]:
         why = "its means are over all rewards, and the first ones never fade"
         result |= {"quiet start": why, "risen arm": why}
     return result
-
-
-def start_scale(memory: np.void, scale: float | None) -> None:
-    """Begin with the given scale, or with none."""
-    memory["scale"] = memory["given"] = 0.0 if scale is None else scale
 
 
 @jit

@@ -78,7 +78,7 @@ class DiscountedUCB(ScaledPolicy):
     def start(self, memory: np.void) -> None:
         """Nothing seen yet."""
         memory["discount"], memory["xi"] = self.discount, self.xi
-        deviation.start_scale(memory, self.scale)
+        super().start(memory)
 
 
 @jit

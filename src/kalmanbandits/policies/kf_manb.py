@@ -80,7 +80,7 @@ class KFMANB(ScaledPolicy):
     def start(self, memory: np.void) -> None:
         """Nothing seen yet."""
         memory["r"], memory["q"] = self.observation, self.transition
-        deviation.start_scale(memory, self.scale)
+        super().start(memory)
 
 
 @jit

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -12,12 +11,14 @@ import numpy as np
 from kalmanbandits.compilation import Field, jit, routine
 from kalmanbandits.errors import positive, whole
 from kalmanbandits.learning.ridge import REFRESH, refresh
-from kalmanbandits.policies.deviation import ScaledPolicy, check_scale
+from kalmanbandits.policies.deviation import check_scale
 from kalmanbandits.policies.spec import Memory, Range, check_arms
 from kalmanbandits.policies.standard_units import (
     NO_REWARD,
+    UnitPolicy,
     follow_mean,
     gather,
+    skip_round,
     start_unit,
     unit_fields,
     unit_ranges,
@@ -29,7 +30,7 @@ MOST = 5  # lags that "auto" considers
 
 
 @dataclass(frozen=True, kw_only=True)
-class LARL(ScaledPolicy):
+class LARL(UnitPolicy):
     """Latent AR LinUCB (Trella et al. 2025).
 
         index_a = θ̂_a'φ + α √(φ'V_a⁻¹φ)        φ = (1, and for j = 1 … s: x_{t−j} e(A_{t−j}), e(A_{t−j}))
@@ -92,13 +93,6 @@ class LARL(ScaledPolicy):
     def features(self) -> int:
         """2sk + 1, with the most lags it may use."""
         return 2 * (MOST if isinstance(self.lags, str) else self.lags) * self.arms + 1
-
-    level_free = ScaledPolicy.scale_free
-
-    @property
-    def unpromised(self) -> Mapping[str, str]:
-        """With a given scale an outlier goes into the models."""
-        return {} if self.scale is None else {"outlier": "rewards are taken as they are, in units of `scale`"}
 
     def advice(self) -> str:
         """The size grows with the square of both."""
@@ -274,9 +268,4 @@ def _choose_lags(memory: Any) -> None:
             memory.lags = lags
 
 
-@jit
-def _skip(memory: Any, arm: Any) -> None:
-    _update(memory, NO_REWARD, 0.0)
-
-
-register_kernel("LARL", _score, _update, _skip)
+register_kernel("LARL", _score, _update, skip_round)

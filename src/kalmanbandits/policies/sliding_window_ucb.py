@@ -81,7 +81,7 @@ class SlidingWindowUCB(ScaledPolicy):
     def start(self, memory: np.void) -> None:
         """An empty ring."""
         memory["window"] = self.window
-        deviation.start_scale(memory, self.scale)
+        super().start(memory)
 
 
 @jit

@@ -49,10 +49,10 @@ class Spec:
     fields that are used as an index or a count. Fields named `work_…` are scratch space: nothing in them
     outlasts a call. `kernel` names the compiled functions; it is the class's name unless set.
 
-    `testing.check_policy` holds a policy to what it declares: `deterministic`, scores depend on the rewards
-    seen and not on random numbers; `scale_free`, multiplying all rewards by a positive number changes no
-    choice; `level_free`, adding a number does not; and every promise of `testing.robustness` that
-    `unpromised` does not except, with the reason.
+    `testing.check_policy` holds a policy to what it declares: that its scores depend on the rewards seen and
+    not on random numbers (`deterministic`), that multiplying all rewards by a positive number changes no
+    choice (`scale_free`), nor does adding a number (`level_free`), and all promises of `testing.robustness`
+    but those that `unpromised` lists, each with its reason.
     """
 
     arms: int
@@ -163,13 +163,13 @@ class Spec:
     def background_work(self, memory: Memory) -> BackgroundWork | None:
         """Give the part of the work that a thread can do while the agent waits for rewards or plays on.
 
-        `attend` is called when the result is needed, as `attend(memory, result)`; or without, and then it
-        finds the same by itself. So no choice depends on threads.
+        When the result is needed, `attend(memory, result)` is called; if no thread has computed one,
+        `attend(memory)` is, and computes the same itself. So no choice depends on threads.
 
         Parameters
         ----------
         memory : ndarray of shape (1,)
-            As `memory()` makes it; that the work has begun may be noted in it. The work looks at a copy.
+            As `memory()` makes it. The method may note in it that the work has begun; the work reads a copy.
 
         Returns
         -------
@@ -247,7 +247,7 @@ class Spec:
             )
 
     def check_layout(self, memory: Memory) -> None:
-        """Refuse what is no memory of this policy: compiled code would read and write beyond it.
+        """Refuse anything but a memory of this policy: compiled code would read and write out of bounds.
 
         Parameters
         ----------
@@ -257,7 +257,7 @@ class Spec:
         Raises
         ------
         InvalidArgument
-            If its type or shape is another.
+            If its type or shape differs.
         """
         if not isinstance(memory, np.ndarray) or memory.dtype != self.dtype() or memory.shape != (1,):
             raise InvalidArgument(

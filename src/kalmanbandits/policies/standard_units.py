@@ -23,17 +23,31 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from kalmanbandits.compilation import Field, jit, routine
+from kalmanbandits.policies.deviation import ScaledPolicy
 from kalmanbandits.policies.spec import COUNT, REWARDS, SQUARES, Range
+from kalmanbandits.policies.verbs import update
 
 NO_REWARD = -1  # in place of the arm, in a round whose reward never came
 LARGEST = 6.0  # units: rewards beyond count as that
 LIKE = 4.0  # times as far from the level as the one refused before: believed
 LONG = 10_000  # rewards after which older ones begin to fade from level and unit
+
+
+class UnitPolicy(ScaledPolicy):
+    """A policy that learns from rewards in standard units unless a `scale` is given."""
+
+    level_free = ScaledPolicy.scale_free
+
+    @property
+    def unpromised(self) -> Mapping[str, str]:
+        """With a given scale an outlier goes into the models."""
+        return {} if self.scale is None else {"outlier": "rewards are taken as they are, in units of `scale`"}
 
 
 def unit_fields(arms: int, opening: int) -> list[Field]:
@@ -89,6 +103,12 @@ def gather(memory: Any, arm: Any, reward: Any) -> Any:
         return 0
     memory.early = 0
     return _open(memory)
+
+
+@jit
+def skip_round(memory: Any, arm: Any) -> None:
+    """`skip` of policies that hand a round without a reward to their `update`, where `gather` keeps it."""
+    update(memory, NO_REWARD, 0.0)
 
 
 @jit

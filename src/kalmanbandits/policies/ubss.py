@@ -28,7 +28,14 @@ from kalmanbandits.policies.arm_levels import (
 )
 from kalmanbandits.policies.random import chance
 from kalmanbandits.policies.spec import LARGEST, POSITIVE, PROMISES, Memory, Policy, Range, check_arms
-from kalmanbandits.policies.standard_units import NO_REWARD, gather, start_unit, unit_fields, unit_ranges
+from kalmanbandits.policies.standard_units import (
+    NO_REWARD,
+    gather,
+    skip_round,
+    start_unit,
+    unit_fields,
+    unit_ranges,
+)
 from kalmanbandits.policies.ubss_codes import with_new_codes
 from kalmanbandits.policies.ubss_given import BONUSES, learn_given
 from kalmanbandits.policies.verbs import register_kernel
@@ -363,13 +370,8 @@ def _learn(memory: Any, c: Any, arm: Any, x: Any) -> None:
 
 
 @jit
-def _skip(memory: Any, arm: Any) -> None:
-    _update(memory, NO_REWARD, 0.0)
-
-
-@jit
 def _first(memory: Any) -> Any:
     return memory.given > 0
 
 
-register_kernel("UBSS", _score, _update, _skip, first_of_tied=_first)
+register_kernel("UBSS", _score, _update, skip_round, first_of_tied=_first)

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from kalmanbandits.compilation import Field, jit
 from kalmanbandits.policies import deviation
 from kalmanbandits.policies.deviation import ScaledPolicy, note_reward
@@ -54,10 +52,6 @@ class UCB(ScaledPolicy):
     def fields(self) -> list[Field]:
         """Sums of rewards by arm, and √(2 log t)."""
         return [("sum", "f8", (self.arms,)), ("root", "f8"), *deviation.FIELDS]
-
-    def start(self, memory: np.void) -> None:
-        """Nothing seen yet."""
-        deviation.start_scale(memory, self.scale)
 
 
 @jit

@@ -24,15 +24,15 @@ def write_report(results: Results, folder: str | PathLike[str]) -> list[Path]:
     """Write the figure, the page and the table of a study into a folder.
 
     A study whose TOML says `[report] figure = "paper"` gets the paper's figure and verdict, any other one
-    regret against its parameters and over time. One that is not finished gets the report of what is there,
-    which says how much that is. Reads one cell at a time. All files are written or, on a full disk, none.
+    regret against its parameters and over time. The report of an unfinished study covers what is there, and
+    says how much that is. Reads one cell at a time. All files are written or, on a full disk, none.
 
     Parameters
     ----------
     results
         What `run_study` returned or `Results.open` found.
     folder
-        Where to. A file of one of the names that no report has written is left alone, and the call refused.
+        Where to. If a file of one of these names is there that no report has written, the call is refused.
 
     Returns
     -------

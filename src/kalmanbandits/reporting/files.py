@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from kalmanbandits.durability import beginning, flush_folder
 from kalmanbandits.errors import StoreRefused
+from kalmanbandits.statistics.intervals import Interval
 
 MARK = "kalmanbandits"  # who made a figure or a page
 # How that is written in each kind of file. Of others of our names the word is asked for: what they hold is
@@ -50,3 +52,16 @@ def written_together(folder: Path, names: Sequence[str], table: str) -> Iterator
             flush_folder(folder)
     except OSError as error:  # a full disk names no file
         raise OSError(error.errno, error.strerror or str(error), str(folder)) from error
+
+
+def write_table(path: Path, head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Write a table as CSV; a half letter in a name, which no file can hold, becomes a question mark."""
+    with path.open("w", newline="", encoding="utf-8", errors="replace") as file:
+        writer = csv.writer(file)
+        writer.writerow(head)
+        writer.writerows(rows)
+
+
+def in_digits(interval: Interval) -> list[str]:
+    """Value and ends of an interval, to nine digits."""
+    return [f"{float(x):.9g}" for x in (interval.value, interval.low, interval.high)]

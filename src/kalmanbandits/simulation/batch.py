@@ -46,37 +46,6 @@ class Sheet(NamedTuple):
     received: Array
     predicted: Array  # the chosen arm's reward; on processor cores alone
 
-    @classmethod
-    def blank(
-        cls,
-        policies: int,
-        runs: int,
-        checkpoints: int,
-        arms: int,
-        traced: int = 0,
-        measures: Collection[str] | None = None,
-        predicted: int = 0,
-    ) -> Self:
-        """A sheet of zeros; `traced` and `predicted` rounds have their choices and predictions kept.
-
-        Measures beside the regret that are not among `measures` have no rows.
-        """
-
-        def zeros(measure: str, *last: int, kind: type = np.float64) -> np.ndarray[Any, Any]:
-            kept = measures is None or measure in measures
-            return np.zeros((policies, runs if kept else 0, *last), kind)
-
-        return cls(
-            regret=np.zeros((policies, runs, checkpoints)),
-            reward=zeros("reward", checkpoints),
-            prediction_error=zeros("prediction_error", checkpoints),
-            missing=zeros("missing", checkpoints, kind=np.int64),
-            pulls=zeros("pulls", checkpoints, arms, kind=np.int64),
-            choice=zeros("choice", traced, kind=np.int64),
-            received=zeros("received", traced),
-            predicted=zeros("predicted", predicted),
-        )
-
     def rows(self, begin: int, end: int) -> Self:
         """The part of some runs, to be written to."""
         return type(self)._make(array[:, begin:end] for array in self)
@@ -126,10 +95,23 @@ class Batch:
         return self.rounds * len(self.runs) * len(self.specs)
 
     def blank_sheet(self, runs: int, measures: Collection[str] | None = None) -> Sheet:
-        """A sheet of zeros for so many of its runs, with all measures or with these and the regret."""
-        traced, predicted = (self.rounds if wanted else 0 for wanted in (self.trace, self.predictions))
-        shape = len(self.specs), runs, len(self.checkpoints), self.system.arms
-        return Sheet.blank(*shape, traced, measures, predicted)
+        """A sheet of zeros for so many of its runs; of measures, the regret and these alone have rows."""
+
+        def zeros(measure: str, *last: int, kind: type = np.float64) -> np.ndarray[Any, Any]:
+            kept = measures is None or measure in ("regret", *measures)
+            return np.zeros((len(self.specs), runs if kept else 0, *last), kind)
+
+        points, traced = len(self.checkpoints), self.rounds if self.trace else 0
+        return Sheet(
+            regret=zeros("regret", points),
+            reward=zeros("reward", points),
+            prediction_error=zeros("prediction_error", points),
+            missing=zeros("missing", points, kind=np.int64),
+            pulls=zeros("pulls", points, self.system.arms, kind=np.int64),
+            choice=zeros("choice", traced, kind=np.int64),
+            received=zeros("received", traced),
+            predicted=zeros("predicted", self.rounds if self.predictions else 0),
+        )
 
     def check_room(self) -> None:
         """Refuse more numbers than the machine has memory for, before any of it is taken."""

@@ -88,7 +88,7 @@ def simulate(
         `"cpu"`, or `"gpu"` for all NVIDIA GPUs of the machine: the same choices, and sums that differ by
         rounding alone.
     precision
-        `"float64"`, or on the GPU `"float32"`: twice as fast, equal in law, not number by number.
+        `"float64"`, or on the GPU `"float32"`: twice as fast, equal in distribution, not number by number.
     keep
         `"runs"`, or `"moments"`: mean, variance and covariance over runs, whose memory does not grow with
         the number of runs.
@@ -137,15 +137,9 @@ def simulate(
         )
     rounds = _check_rounds(rounds, check_source(system))
     workers = available_cores() if threads is None else whole("threads", threads, 1)
-    batch = _batch(
-        system,
-        policies,
-        rounds,
-        range(first_run, first_run + runs),
-        whole("seed", seed, 0),
-        check_checkpoints(checkpoints, rounds),
-        trace,
-    )
+    seed, numbers = whole("seed", seed, 0), range(first_run, first_run + runs)
+    points, specs = check_checkpoints(checkpoints, rounds), check_policies(policies, system.arms)
+    batch = Batch(system, tuple(policies), specs, rounds, numbers, seed, points, trace)
     kept = keep_as(keep, batch)
     if backend == "gpu":
         from kalmanbandits.simulation.gpu import play_on_gpu
@@ -203,7 +197,8 @@ def play_together(
     points, pairs = check_checkpoints(checkpoints, rounds), []
     for place, (system, policies, runs) in enumerate(worlds):
         check_backend("gpu", "float64", system)
-        batch = _batch(system, policies, rounds, runs, seed, points, False)
+        specs = check_policies(policies, system.arms)
+        batch = Batch(system, tuple(policies), specs, rounds, runs, seed, points, trace=False)
         pairs.append((batch, keeping(place, batch)))
     play_on_gpu(pairs, "float64", progress)
     return [kept for _, kept in pairs]
@@ -212,19 +207,6 @@ def play_together(
 def keep_as(keep: str, batch: Batch) -> Kept:
     """Where the measures of a simulation go."""
     return KeptMoments(batch) if one_of("keep", keep, KEEP) == "moments" else KeptRuns(batch)
-
-
-def _batch(
-    system: LinearGaussianSystem | Replay,
-    policies: Mapping[str, Spec],
-    rounds: int,
-    runs: range,
-    seed: int,
-    points: Integers,
-    trace: bool,
-) -> Batch:
-    specs = check_policies(policies, system.arms)
-    return Batch(system, tuple(policies), specs, rounds, runs, seed, points, trace)
 
 
 def check_backend(backend: str, precision: str, system: LinearGaussianSystem | Replay) -> None:

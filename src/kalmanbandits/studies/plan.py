@@ -39,7 +39,7 @@ class Plan:
     trajectories
         Seconds of one core for drawing the systems' trajectories, which all policies share.
     cores
-        On how many it is to be played.
+        The number of cores it is to run on.
     size
         Bytes of the numbers before compression.
     """

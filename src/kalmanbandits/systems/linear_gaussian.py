@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,6 +16,8 @@ from kalmanbandits.systems import properties, reachability
 
 if TYPE_CHECKING:
     from kalmanbandits.systems.assumptions import AssumptionReport
+
+A = TypeVar("A", bound=np.ndarray[Any, Any])
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -155,24 +157,24 @@ class LinearGaussianSystem:
     def reward_variances(self) -> Array:
         """The stationary Var X of each arm, c_a'Σc_a + σ², shape (k,)."""
         C = self.actions
-        return _frozen(np.einsum("ai,ij,aj->a", C, self.stationary_covariance, C) + self.noise_variance)
+        return frozen(np.einsum("ai,ij,aj->a", C, self.stationary_covariance, C) + self.noise_variance)
 
     @cached_property
     def steady_state_covariances(self) -> Array:
         """P_a = g(P_a, c_a) of each arm, shape (k, d, d); NaN for an arm whose filter has no steady state."""
         Γ, Q, s2 = self.transition, self.process_noise, self.noise_variance
-        return _frozen(np.stack([properties.steady_state_covariance(Γ, c, Q, s2) for c in self.actions]))
+        return frozen(np.stack([properties.steady_state_covariance(Γ, c, Q, s2) for c in self.actions]))
 
     @cached_property
     def observability_gramians(self) -> Array:
         """O_a = Γ'O_aΓ + c_a c_a' of each arm, shape (k, d, d); an error when ρ(Γ) ≥ 1."""
         self._need_stationary("observability_gramians", "the series that defines them diverges")
-        return _frozen(np.stack([properties.observability_gramian(self.transition, c) for c in self.actions]))
+        return frozen(np.stack([properties.observability_gramian(self.transition, c) for c in self.actions]))
 
     @cached_property
     def observability(self) -> Array:
         """The smallest eigenvalue of each arm's observability Gramian, shape (k,)."""
-        return _frozen(np.maximum(np.linalg.eigvalsh(self.observability_gramians)[:, 0], 0.0))
+        return frozen(np.maximum(np.linalg.eigvalsh(self.observability_gramians)[:, 0], 0.0))
 
     @cached_property
     def controllable_dimension(self) -> int:
@@ -187,7 +189,7 @@ class LinearGaussianSystem:
     @cached_property
     def unseen_radii(self) -> Array:
         """The spectral radius of what each arm never sees of the state (0: it sees all), shape (k,)."""
-        return _frozen(np.array([reachability.unseen_radius(self.transition, c) for c in self.actions]))
+        return frozen(np.array([reachability.unseen_radius(self.transition, c) for c in self.actions]))
 
     @property
     def is_detectable(self) -> tuple[bool, ...]:
@@ -199,7 +201,7 @@ class LinearGaussianSystem:
     def dominance(self) -> properties.Dominance:
         """The arm whose P_a lies above all others' (None in general), and the eigenvalues of P_a − P_b."""
         arm, eigenvalues = properties.dominance(self.steady_state_covariances)
-        return properties.Dominance(arm, _frozen(eigenvalues))
+        return properties.Dominance(arm, frozen(eigenvalues))
 
     @property
     def common_bound(self) -> Array:
@@ -351,10 +353,11 @@ def covariance(name: str, value: ArrayLike, dimension: int) -> Array:
 
 def _without_negative_zero(value: Array) -> Array:
     # −0.0 equals 0.0 but has other bytes, by which systems are compared.
-    return _frozen(value + 0.0)
+    return frozen(value + 0.0)
 
 
-def _frozen(value: Array) -> Array:
-    result = np.ascontiguousarray(value)
+def frozen(value: A) -> A:
+    """An array of our own, read-only from now on."""
+    result: Any = np.ascontiguousarray(value)
     result.flags.writeable = False
-    return result
+    return result  # type: ignore[no-any-return]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from kalmanbandits.errors import Array, InvalidArgument, Mask, file_path, instance, texts, truth, whole
 from kalmanbandits.systems.availability import check_dates, off_after_gaps, off_by_mask
+from kalmanbandits.systems.linear_gaussian import frozen
 from kalmanbandits.systems.table_cells import on_or_off
 from kalmanbandits.systems.table_files import one_character, read_file
 from kalmanbandits.systems.table_frames import frame_series
@@ -19,7 +20,7 @@ from kalmanbandits.systems.tables import Table, Wanted, check_table, from_array,
 
 
 class Replay:
-    """A table of rewards that policies play as they would have played the past.
+    """A table of past rewards, which policies play round by round as if they had been there.
 
     Missing cells (NaN, empty, masked) are rewards that never come: a policy that chooses one learns nothing
     (`skip`). Which arms are available in a row follows from the rows before it (`off`), or from `available`.
@@ -77,8 +78,8 @@ class Replay:
         self.names, self.index, self.minimize = found.names, found.when, minimize
         chosen = columns is not None or index == ""  # by somebody who has seen what the columns are
         self.clocks = () if chosen else clocks(found.names, found.values)
-        self.table = _frozen(-found.values) if minimize else found.values
-        self.off = _frozen(self._off(available, delimiter))
+        self.table = frozen(-found.values) if minimize else found.values
+        self.off = frozen(self._off(available, delimiter))
         self.masked = available is not None
 
     def _off(self, available: object, delimiter: str | None) -> Mask:
@@ -144,8 +145,7 @@ class Replay:
     def best(self) -> Array:
         """The best reward present in each row, shape (T,); 0 for a row that has none."""
         top = np.fmax.reduce(self.table, axis=1)
-        best: Array = _frozen(np.where(np.isnan(top), 0.0, top))
-        return best
+        return frozen(np.where(np.isnan(top), 0.0, top))
 
     @cached_property
     def filled(self) -> Array:
@@ -155,14 +155,12 @@ class Replay:
         present = ~np.isnan(self.table)
         count = present.sum(axis=1)
         mean = np.where(present, self.table, 0.0).sum(axis=1) / np.maximum(count, 1)
-        filled: Array = _frozen(np.where(present, self.table, mean[:, None]))
-        return filled
+        return frozen(np.where(present, self.table, mean[:, None]))
 
     @cached_property
     def totals(self) -> Array:
         """What always choosing an arm would have earned, shape (k,)."""
-        totals: Array = _frozen(self.filled.sum(axis=0))
-        return totals
+        return frozen(self.filled.sum(axis=0))
 
     @property
     def best_arm(self) -> int:
@@ -192,8 +190,3 @@ def _read(table: object, wanted: Wanted, delimiter: str | None, header: bool | N
             f"{option} must be left out for an array, which has no names (index it instead)"
         )
     return from_array(table, wanted)
-
-
-def _frozen(values: Any) -> Any:
-    values.flags.writeable = False
-    return values

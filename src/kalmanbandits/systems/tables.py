@@ -6,7 +6,7 @@ What cannot be used is refused with its place and the way out. Rows are counted 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -180,9 +180,9 @@ def choose(name: str, names: Sequence[str], wanted: Wanted, first_cell: Any, unn
     of "" means none. A column that is named in `columns` is an arm.
     """
     for column in (*(wanted.columns or ()), *(wanted.drop or ())):
-        _known(name, names, column)
+        check_column(name, names, column)
     if wanted.when:
-        _known(name, names, wanted.when)
+        check_column(name, names, wanted.when)
     if wanted.columns is not None and wanted.drop:
         raise InvalidArgument(
             "columns and drop cannot both be given (name those to keep, or those to leave out)"
@@ -201,7 +201,8 @@ def choose(name: str, names: Sequence[str], wanted: Wanted, first_cell: Any, unn
     return Places([j for j in left if j != place], place, bool(wanted.when))
 
 
-def _known(name: str, names: Sequence[str], column: str) -> None:
+def check_column(name: str, names: Collection[str], column: str) -> None:
+    """Refuse a column that a table does not have."""
     if column not in names:
         raise TableError(f"{name} has no column {column!r} (it has {', '.join(map(repr, names))})")
 

@@ -85,11 +85,14 @@ def _rewards(policy: Policy, rounds: int = ROUNDS) -> Any:
 
 
 def _play(agent: Agent, rewards: Any) -> list[int]:
+    """The choices of an agent that plays a table; NaN stands for a reward that never comes."""
     choices = []
     for row in rewards:
-        arm = agent.select()
-        agent.update(arm, float(row[arm]))
-        choices.append(arm)
+        choices.append(arm := agent.select())
+        if np.isnan(row[arm]):
+            agent.skip()
+        else:
+            agent.update(arm, float(row[arm]))
     return choices
 
 
@@ -185,13 +188,9 @@ def only_available_arms(policy: Policy) -> None:
 
 def missing_rewards_do_no_harm(policy: Policy) -> None:
     """Rounds whose reward never came leave finite numbers and go on."""
-    agent = Agent(policy)
-    for t, row in enumerate(_rewards(policy)):
-        arm = agent.select()
-        if t % 5 == 2:
-            agent.skip()
-        else:
-            agent.update(arm, float(row[arm]))
+    agent, rewards = Agent(policy), _rewards(policy)
+    rewards[2::5] = np.nan
+    _play(agent, rewards)
     require_finite(agent)
 
 
@@ -237,13 +236,10 @@ def unit_changes_no_choice(policy: Policy) -> None:
 
 def memory_is_in_its_ranges(policy: Policy) -> None:
     """What it leaves behind passes `check_memory`; what is out of a declared range does not."""
-    agent = Agent(policy)
-    for t, row in enumerate(_rewards(policy)[:60]):
-        arm = agent.select()
-        if t % 7 == 3:
-            agent.skip()
-        else:
-            agent.update(arm, float(row[arm]))
+    agent, rewards = Agent(policy), _rewards(policy)
+    rewards[3::7] = np.nan
+    for row in rewards[:60]:
+        _play(agent, [row])
         memory = policy.memory()
         memory[0] = agent.memory
         policy.check_memory(memory)

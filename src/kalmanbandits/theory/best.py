@@ -30,7 +30,7 @@ KNOWING = {"KalmanGreedy": KalmanGreedy, "KalmanUCB": KalmanUCB, "KalmanLookahea
 
 @dataclass(frozen=True)
 class Bracket:
-    """Regret per round: nobody loses less than `floor`; `best`, who knows the system, loses `ceiling`.
+    """Regret per round: no causal policy loses less than `floor`; `best` knows the system, loses `ceiling`.
 
     `lookahead_gain` is what one step of look-ahead saves against greedy play (positive: acting for
     information pays), as a mean of paired runs; `lookahead_error` is its standard error.

@@ -92,7 +92,7 @@ def regret_printed(
     gaps = [top.coefficients - window.coefficients for window in windows]
     spreads = [float(gap @ top.reward_covariance @ gap) for gap in gaps]
     later = _sum_over_arms(n - s, δ, B_c, B_R, [4 * width * width] * len(spreads), spreads)
-    first = s * expected_maximum(system.actions @ system.stationary_covariance @ system.actions.T)[0]
+    first = s * _expected_best(system)[0]
     return Bound(first + later, "regret theorem as printed", False, _FALSE, (1 - δ) ** 5)
 
 

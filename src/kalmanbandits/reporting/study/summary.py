@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kalmanbandits.errors import Array, Integers, InvalidArgument
+from kalmanbandits.reporting.files import in_digits, write_table
 from kalmanbandits.reporting.study.losses import (
     BlockLosses,
     Losses,
@@ -168,22 +168,21 @@ def _moments(results: Results, cell: int, checkpoints: Array) -> tuple[Losses, I
     return BlockLosses(tuple(runs for runs, _ in per_round), last), whole.interval()
 
 
-def write_csv(summary: Summary, path: Path) -> Path:
+def write_csv(summary: Summary, path: Path) -> None:
     """One row for each cell and policy: regret per round with its interval, rank, and number of runs."""
     parameters = list(dict.fromkeys(name for cell in summary.cells for name in cell.cell.parameters))
     columns = ["cell", "group", *parameters, "policy", "rounds", "runs"]
     columns += TABLE_MARK.split(",")
-    with path.open("w", newline="", encoding="utf-8", errors="replace") as file:
-        writer = csv.writer(file)
-        writer.writerow(columns)
+
+    def rows() -> Iterator[list[object]]:
         for cell in summary.cells:
             values = [_plain(cell.cell.parameters.get(name, "")) for name in parameters]
             for p, policy in enumerate(cell.policies):
-                loss = cell.loss[p]
-                numbers = [f"{float(x):.9g}" for x in (loss.value, loss.low, loss.high)]
                 place = [cell.cell.index, cell.cell.group, *values, policy]
-                writer.writerow([*place, summary.study.rounds, loss.runs, *numbers, int(cell.ranks[p])])
-    return path
+                numbers = [cell.loss.runs, *in_digits(cell.loss[p]), int(cell.ranks[p])]
+                yield [*place, summary.study.rounds, *numbers]
+
+    write_table(path, columns, rows())
 
 
 def _plain(value: object) -> object:

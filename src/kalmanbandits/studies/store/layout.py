@@ -134,10 +134,8 @@ class Layout:
 
     def nothing(self, measure: str, arms: int) -> Numbers:
         """A measure of no runs, for a cell of so many arms."""
-        number = NUMBER.get(measure, np.dtype("<f8"))
-        return np.empty(self.shape(measure, 1, 0)[1:], number)[
-            ..., slice(arms if measure == "pulls" else None)
-        ]
+        nothing = _blank(measure, self.shape(measure, 1, 0)[1:])
+        return nothing[..., :arms] if measure == "pulls" else nothing
 
 
 def _blank(variable: str, shape: tuple[int, ...]) -> Numbers:

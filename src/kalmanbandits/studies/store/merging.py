@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -17,7 +17,7 @@ from kalmanbandits.studies.store.folder import holds_store
 from kalmanbandits.studies.store.layout import Chunk, blocks, layouts
 from kalmanbandits.studies.store.manifest import check_blocks, event, read_manifest, write_manifest
 from kalmanbandits.studies.store.results import Results
-from kalmanbandits.studies.store.store import Store, open_store
+from kalmanbandits.studies.store.store import Store, earlier_stores, open_store
 
 MERGING = "merging"  # the event of a merge that has not come to its end
 
@@ -32,9 +32,9 @@ def merge_stores(folders: Sequence[str | PathLike[str]], out: str | PathLike[str
         They must have been made by the versions that are here, hold no run of a cell twice, and of each block
         of runs that the joined store will keep together all or nothing.
     out
-        A new folder for all of it, one of the stores, or a folder into which the same stores were merged
-        before, perhaps not to the end. By default the first store takes up what the others hold; those are
-        only read. A merge that was broken off goes on when it is called again.
+        A new folder for all of it, one of the stores, or the folder of an earlier merge of the same stores,
+        finished or not. By default the first store takes up what the others hold; those are only read. A
+        merge that was broken off goes on when it is called again.
 
     Returns
     -------
@@ -57,6 +57,8 @@ def merge_stores(folders: Sequence[str | PathLike[str]], out: str | PathLike[str
     for one, other in itertools.combinations(stores, 2):
         if not _goes_on(one, other, target):
             _check_disjoint(one, other)
+    # What a store held before it grew, where that was broken off: some of it may be nowhere else.
+    aside = [each for store in stores for each in earlier_stores(store.folder, store.manifest)]
     study = _joined(stores)
     backend = first.manifest["versions"].get("backend", "cpu")
     if study.keep == "moments":
@@ -65,9 +67,8 @@ def merge_stores(folders: Sequence[str | PathLike[str]], out: str | PathLike[str
         cut = first.manifest["blocks"]
     else:
         cut = first.manifest["blocks"] if study.hash() == first.manifest["hash"] else blocks(study, backend)
-        began = {name for store in stores for name in _broken_off(store)}
-        if not began or {str(store.folder) for store in stores if store.folder != target} != began:
-            _check_nothing_is_left(stores, study, cut)  # of what began, the target keeps a part aside
+        same = [each for each in aside if _without_runs(each.study) == _without_runs(first.study)]
+        _check_nothing_is_left([*stores, *same], study, cut)
     _check_target(target, study, stores)
     with open_store(study, target, resume=True, backend=backend, blocks=cut) as store:
         sources = [each for each in stores if each.folder.resolve() != target.resolve()]
@@ -75,7 +76,7 @@ def merge_stores(folders: Sequence[str | PathLike[str]], out: str | PathLike[str
         history = store.manifest["history"][: -1 if _broken_off(store) else None]
         store.manifest["history"] = [*history, event(study, MERGING, names)]
         write_manifest(store.folder, store.manifest)  # so that it can go on if it is broken off
-        store.take_over([*store.holdings.stores, *sources])
+        store.take_over([*store.holdings.stores, *sources, *aside])
         store.manifest["history"] = [*history, event(study, "merged", names)]
         own = store.manifest["seconds"] if len(sources) < len(stores) else 0.0  # else of an earlier merging
         store.manifest["seconds"] = own + sum(each.manifest["seconds"] for each in sources)
@@ -98,12 +99,13 @@ def _goes_on(one: Store, other: Store, target: Path) -> bool:
     )
 
 
-def _check_same_study(one: Store, other: Store) -> None:
-    def without_runs(study: Study) -> str:
-        return fingerprint({key: value for key, value in identity(study).items() if key != "runs"})
+def _without_runs(study: Study) -> str:
+    return fingerprint({key: value for key, value in identity(study).items() if key != "runs"})
 
+
+def _check_same_study(one: Store, other: Store) -> None:
     where, places = f"{other.folder} and {one.folder}", (f"in {other.folder}", f"in {one.folder}")
-    if without_runs(one.study) != without_runs(other.study):
+    if _without_runs(one.study) != _without_runs(other.study):
         words = [
             word
             for word in differences(other.study.document, one.study.document, places)
@@ -127,7 +129,7 @@ def _check_versions(store: Store) -> None:
 
 def _check_disjoint(one: Store, other: Store) -> None:
     for cell in one.study.cells:
-        spans = sorted((runs.start, runs.stop) for store in (one, other) for runs in _held(store, cell.index))
+        spans = sorted((runs.start, runs.stop) for store in (one, other) for runs in store.held(cell.index))
         for (_, end), (start, stop) in itertools.pairwise(spans):
             if start < end:
                 raise StoreRefused(
@@ -155,12 +157,12 @@ def _check_target(target: Path, study: Study, stores: Sequence[Store]) -> None:
 def _covered(store: Store, others: Sequence[Store], cell: int) -> bool:
     """Whether all runs of a cell that a store holds are held by the others."""
     spans: list[list[int]] = []
-    for start, stop in sorted((runs.start, runs.stop) for other in others for runs in _held(other, cell)):
+    for start, stop in sorted((runs.start, runs.stop) for other in others for runs in other.held(cell)):
         if spans and start <= spans[-1][1]:
             spans[-1][1] = max(spans[-1][1], stop)
         else:
             spans.append([start, stop])
-    return all(any(a <= runs.start and runs.stop <= b for a, b in spans) for runs in _held(store, cell))
+    return all(any(a <= runs.start and runs.stop <= b for a, b in spans) for runs in store.held(cell))
 
 
 def _check_blocks(first: Store, store: Store, joined: Study) -> None:
@@ -173,7 +175,7 @@ def _check_blocks(first: Store, store: Store, joined: Study) -> None:
     start, stop = joined.run_numbers.start, joined.run_numbers.stop
     for cell in store.study.cells:
         size = store.layout(cell.index).block
-        for runs in _held(store, cell.index):
+        for runs in store.held(cell.index):
             if (runs.start - start) % size or (len(runs) < size and runs.stop < stop):
                 raise StoreRefused(
                     f"{store.folder} keeps the moments of runs {runs.start}–{runs.stop - 1} of cell "
@@ -187,26 +189,21 @@ def _check_nothing_is_left(stores: Sequence[Store], joined: Study, cut: dict[str
     groups, start = layouts(joined, cut), joined.run_numbers.start
     for cell in joined.cells:
         layout = groups[cell.group]
-        there, part = Counter[int](), dict[int, tuple[Store, range]]()
-        for store, runs in [(each, runs) for each in stores for runs in _held(each, cell.index)]:
+        there, part = defaultdict[int, set[int]](set), dict[int, tuple[Store, range]]()
+        for store, runs in [(each, runs) for each in stores for runs in each.held(cell.index)]:
             for block in range((runs.start - start) // layout.block, (runs[-1] - start) // layout.block + 1):
                 whole = layout.runs(Chunk(cell.index, block))
                 both = range(max(runs.start, whole.start), min(runs.stop, whole.stop))
-                there[block] += len(both)
+                there[block] |= set(both)
                 part[block] = store, both
         for block, held in sorted(there.items()):
             whole, (store, both) = layout.runs(Chunk(cell.index, block)), part[block]
-            if held < len(whole):
+            if len(held) < len(whole):
                 raise StoreRefused(
                     f"{store.folder} holds runs {both.start}–{both.stop - 1} of cell {cell.index}, and these "
                     f"stores do not hold all the others of runs {whole.start}–{whole.stop - 1}, which belong "
                     "together (finish the parts, and merge all of them at once)"
                 )
-
-
-def _held(store: Store, cell: int) -> list[range]:
-    layout = store.layout(cell)
-    return [layout.runs(chunk) for chunk in layout.of_cell(cell) if store.has(chunk)]
 
 
 def _joined(stores: Sequence[Store]) -> Study:

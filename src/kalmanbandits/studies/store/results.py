@@ -106,7 +106,7 @@ class Results:
     def share(self) -> float:
         """How much of the study is there, from 0 to 1, counted in runs of policies."""
         there = sum(
-            len(runs) * len(cell.policies) for cell in self.cells for runs in self._stored(cell.index)
+            len(runs) * len(cell.policies) for cell in self.cells for runs in self._store.held(cell.index)
         )
         return there / (self.study.runs * sum(len(cell.policies) for cell in self.cells))
 
@@ -123,12 +123,7 @@ class Results:
         list of int
             Their numbers, increasing.
         """
-        return [run for runs in self._stored(self._place(cell)) for run in runs]
-
-    def _stored(self, cell: int) -> list[range]:
-        """The runs of each chunk of a cell that is there."""
-        layout = self._store.layout(cell)
-        return [layout.runs(chunk) for chunk in layout.of_cell(cell) if self._store.has(chunk)]
+        return [run for runs in self._store.held(self._place(cell)) for run in runs]
 
     def measure(self, name: str, cell: int, *, partial: bool = False) -> xarray.DataArray:
         """One measure of one cell.
@@ -227,8 +222,8 @@ class Results:
         Returns
         -------
         list of (range, Moments)
-            Runs, and their moments, policies × checkpoints; of a measure that is kept without covariances as
-            if it were of one policy, with all its numbers in a row.
+            Runs, and their moments, policies × checkpoints. A measure without covariances is returned as that
+            of a single policy, its numbers flattened.
         """
         self._check_name(name)
         cell, partial = self._place(cell), truth("partial", partial)
@@ -327,7 +322,7 @@ class Results:
                     columns[name] = found
             frame = xarray.Dataset(columns).to_dataframe().reset_index()
             if self.study.keep == "moments":
-                frame.insert(2, "runs", sum(map(len, self._stored(cell.index))))
+                frame.insert(2, "runs", sum(map(len, self._store.held(cell.index))))
             known = {
                 f"parameter_{key}" if key in (*AXES, *columns, "group") else key: value
                 for key, value in cell.parameters.items()
@@ -338,7 +333,7 @@ class Results:
         return pandas.concat([frame for frame in frames if len(frame)] or frames[:1], ignore_index=True)
 
     def _begun(self, cell: Cell) -> bool:
-        return bool(self._stored(cell.index))
+        return bool(self._store.held(cell.index))
 
     def _columns(self, cell: int) -> Iterator[tuple[str, xarray.DataArray]]:
         """What the table has of a cell: its measures, or their means and variances."""

@@ -74,6 +74,11 @@ class Store:
         """The chunks that are not there."""
         return [chunk for chunk in self.chunks() if not self.has(chunk)]
 
+    def held(self, cell: int) -> list[range]:
+        """The runs of each chunk of a cell that is there."""
+        layout = self.layout(cell)
+        return [layout.runs(chunk) for chunk in layout.of_cell(cell) if self.has(chunk)]
+
     def read(self, chunk: Chunk, measure: str) -> Numbers:
         """One measure of a chunk: policy × run × checkpoint (× arm); `Damaged` where its checksum fails."""
         return self.arrays.read(self.layout(chunk.cell), chunk, measure)
