@@ -32,8 +32,12 @@ Tables = tuple[Any, Any]  # means and rewards, each (rounds, arms)
 DEVELOPMENT = 1
 LEARNER = (
     "src/kalmanbandits/identification",
+    "src/kalmanbandits/learning/common_drift.py",
+    "src/kalmanbandits/learning/level_index.py",
     "src/kalmanbandits/learning/local_levels.py",
     "src/kalmanbandits/policies/learned_kalman.py",
+    "src/kalmanbandits/policies/learned_kalman_alone.py",
+    "src/kalmanbandits/policies/learned_kalman_cells.py",
     "src/kalmanbandits/policies/learned_kalman_index.py",
     "src/kalmanbandits/policies/learned_kalman_kernel.py",
     "src/kalmanbandits/policies/learned_kalman_rehearsal.py",

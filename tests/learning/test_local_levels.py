@@ -8,16 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kalmanbandits.compilation import entry
+from kalmanbandits.learning.level_index import level_index, spread_levels
 from kalmanbandits.learning.local_levels import (
     BANK,
     MOVING,
     PHI,
     Q,
     level_fields,
-    level_index,
     observe_level,
     predict_level,
-    spread_levels,
 )
 
 ARMS = 2

@@ -15,9 +15,12 @@ SECTIONS = dict(re.findall(r"^## (\w+/\w+\.py)\n(.*?)(?=^## )", PAGE, re.MULTILI
 PACKAGE = ROOT / "src" / "kalmanbandits"
 FILES = [
     *(f"identification/{path.name}" for path in sorted((PACKAGE / "identification").glob("*.py"))),
+    "learning/common_drift.py",
+    "learning/level_index.py",
     "learning/local_levels.py",
     "policies/learned_kalman.py",
     "policies/learned_kalman_alone.py",
+    "policies/learned_kalman_cells.py",
     "policies/learned_kalman_index.py",
     "policies/learned_kalman_kernel.py",
     "policies/learned_kalman_rehearsal.py",

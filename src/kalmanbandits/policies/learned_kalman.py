@@ -17,8 +17,10 @@ from kalmanbandits.identification.maximisation import LEAST_NOISE
 from kalmanbandits.identification.past import add_to_past
 from kalmanbandits.identification.search import CURRENT, MODELS, Fits, Search, counts_of
 from kalmanbandits.identification.steps import filter_cells
-from kalmanbandits.learning.local_levels import is_discrete, level_fields
+from kalmanbandits.learning.common_drift import ARMS as DRIFTING
+from kalmanbandits.learning.local_levels import BANK, is_discrete, level_fields
 from kalmanbandits.policies.learned_kalman_alone import judge_alone
+from kalmanbandits.policies.learned_kalman_cells import farthest_rewards, order_of_appearance
 from kalmanbandits.policies.learned_kalman_kernel import (
     DOUBT,
     FARTHEST,
@@ -50,7 +52,6 @@ REHEARSE = 100  # rounds before the first rehearsal; the next ones when their nu
 DOUBTS = 2  # times that filter and doubt are computed in turn
 ROUNDS_PER_DIMENSION = 5  # no more dimensions than data can bear
 
-CLIP = 50.0  # units around the median, beyond which a fit does not look
 WIDE, LEAST_SPREAD = 2.0**-8, 2.0**-16  # least unit, over what a tenth of rewards exceed, and over their mean
 
 KEPT = ("held", "surprise", "reach", "repeated")  # of the round in which a fit begins
@@ -211,7 +212,8 @@ class LearnedKalman(Policy):
         middle = float(np.median(y[arms >= 0])) if (arms >= 0).any() else 0.0
         discrete = is_discrete(m["repeated"])
         reach = np.inf if discrete else float(m["reach"])
-        cells = Cells(arms, np.clip(y, middle - CLIP, middle + CLIP), np.ones(n, np.int64), reach)
+        farthest = np.append(farthest_rewards(arms, y - middle, self.arms), 0.0)[arms]
+        cells = Cells(arms, np.clip(y, middle - farthest, middle + farthest), np.ones(n, np.int64), reach)
         w = _take_room(n, self.arms, self.dimensions)
         models = []
         for i in range(MODELS):
@@ -303,6 +305,8 @@ class LearnedKalman(Policy):
             grown["U"][0, i, k:, d, d] = typical[2]
         if grown["adopt"][0] > 0:
             grown["adopt"], grown["next"] = 0, grown["t"]
+        if larger.arms > DRIFTING and grown["in_use"][0] >= BANK:
+            grown["in_use"], grown["at_changes"] = 0, 0.0
         catch_up(grown, int(grown["t"][0]), False)
         return grown
 
@@ -349,17 +353,6 @@ class LearnedKalman(Policy):
         for name, *_ in level_fields(self.arms):
             memory[name] = 0
         replay_levels(memory, places)
-
-
-def order_of_appearance(arms: Any, past: Any) -> tuple[Any, int]:
-    """All arms in the order in which they appear in `arms` (n, −1 for none), then those with a `past` (k,).
-
-    The rest follow; the second number is how many do not belong to it. Fits go by this order: rounding and
-    random starts then depend on what the arms did, not on their numbers.
-    """
-    first = np.where(past, len(arms), len(arms) + 1)
-    np.minimum.at(first, arms[arms >= 0], np.flatnonzero(arms >= 0))
-    return np.argsort(first, kind="stable"), int(np.count_nonzero(first <= len(arms)))
 
 
 def _take_room(cells: int, arms: int, D: int) -> Workspace:

@@ -11,7 +11,8 @@ from typing import Any
 from kalmanbandits.compilation import jit, routine
 from kalmanbandits.identification.search import CURRENT
 from kalmanbandits.identification.smoothing import loading_variance
-from kalmanbandits.learning.local_levels import common_noise, is_discrete, level_index, spread_levels
+from kalmanbandits.learning.level_index import level_index, spread_levels
+from kalmanbandits.learning.local_levels import common_noise, is_discrete
 from kalmanbandits.policies.kalman_lookahead import expected_envelope
 
 WIDTH = 1.0  # of the logarithm by which the bonus for an arm's uncertain parameters grows

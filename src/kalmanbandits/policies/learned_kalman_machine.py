@@ -28,7 +28,6 @@ from kalmanbandits.identification.search_machine import (
 from kalmanbandits.identification.search_machine_models import begin_search
 from kalmanbandits.learning.local_levels import is_discrete
 from kalmanbandits.policies.learned_kalman import (
-    CLIP,
     EARLY,
     FOREIGN,
     GROWTH,
@@ -46,6 +45,7 @@ from kalmanbandits.policies.learned_kalman import (
 from kalmanbandits.policies.learned_kalman_kernel import DOUBT, LATEST, learn_since
 from kalmanbandits.policies.learned_kalman_machine_units import (
     choose_unit,
+    clip_in_place,
     fitted_reward,
     judge_alone_in_place,
     reorder,
@@ -150,8 +150,7 @@ def begin_fit(m: Any, f: Any, arms: Any, y: Any) -> None:
         f.order[f.place[arm]] = arm
     judge_alone_in_place(m, f, arms, y, n)
     middle = 0.5 * (fitted_reward(f.low / m.unit) + fitted_reward(f.high / m.unit))
-    for i in range(n):
-        y[i] = max(middle - CLIP, min(middle + CLIP, y[i]))
+    clip_in_place(f, arms, y, n, middle)
     reorder(m, f, True)
     f.n, f.largest = n, max(1, min(D, n // ROUNDS_PER_DIMENSION))
     f.work = WORK * min(MORE_ARMS, 1 + (k - 2) / 12)

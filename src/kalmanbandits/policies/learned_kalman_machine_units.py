@@ -8,8 +8,14 @@ from typing import Any
 from kalmanbandits.compilation import jit, routine
 from kalmanbandits.identification.search import MODELS
 from kalmanbandits.learning.local_levels import forget_levels, is_discrete, observe_level
-from kalmanbandits.policies.learned_kalman import FOREIGN, LEAST_SPREAD, LEAST_UNIT, WIDE
+from kalmanbandits.policies.learned_kalman import (
+    FOREIGN,
+    LEAST_SPREAD,
+    LEAST_UNIT,
+    WIDE,
+)
 from kalmanbandits.policies.learned_kalman_alone import ORDINARY
+from kalmanbandits.policies.learned_kalman_cells import CLIP, OWN_CLIP, SETTLED
 from kalmanbandits.policies.learned_kalman_index import KNOWN_AFTER, expected_excess
 from kalmanbandits.policies.learned_kalman_kernel import FARTHEST, GRID, units
 
@@ -186,3 +192,22 @@ def judge_alone_in_place(m: Any, f: Any, arms: Any, y: Any, n: Any) -> None:
         variance = squares[a] / max(count[a] - 1, 1.0) * (1 + 1 / max(count[a], 1.0)) - noise[a]
         if 1 < count[a] <= KNOWN_AFTER and variance > 0 and best > -math.inf:
             m.alone[f.order[a]] = expected_excess(mean[a] - best, math.sqrt(variance))
+
+
+@routine
+def clip_in_place(f: Any, arms: Any, y: Any, n: Any, middle: Any) -> None:
+    """`learned_kalman_cells.farthest_rewards`, and the rewards within it; uses up the moments in `f`."""
+    k = f.order.shape[0]
+    count, size = f.count, f.mean
+    for a in range(k):
+        count[a], size[a] = 0.0, 0.0
+    for t in range(n):
+        count[arms[t]] += 1.0
+        size[arms[t]] += math.frexp(abs(y[t] - middle) + 1)[1]
+    for a in range(k):
+        own = 0.0
+        if count[a] >= SETTLED:
+            own = math.ldexp(OWN_CLIP, math.ceil(size[a] / count[a]))
+        size[a] = max(own, CLIP)
+    for t in range(n):
+        y[t] = max(middle - size[arms[t]], min(middle + size[arms[t]], y[t]))

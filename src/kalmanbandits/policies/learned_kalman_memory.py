@@ -8,14 +8,14 @@ import numpy as np
 
 from kalmanbandits.errors import LARGEST, InvalidArgument
 from kalmanbandits.identification.search import MODELS
-from kalmanbandits.learning.local_levels import BANK, VALUES, level_fields
+from kalmanbandits.learning.local_levels import FILTERS, VALUES, level_fields
 from kalmanbandits.policies.learned_kalman_index import LINES
 from kalmanbandits.policies.learned_kalman_kernel import LATEST
 from kalmanbandits.policies.spec import COUNT, POSITIVE, Memory, Range
 
 COUNTS = (
     "t", "fitted", "adopt", "begun", "again", "trusted", "next", "drawn", "rewarded", "last", "gone",
-    "rehearse", "repeated", "begun_repeated",
+    "rehearse", "repeated", "begun_repeated", "seen",
 )  # fmt: skip
 NAMES = ("G", "Q", "C", "mu", "s2", "U", "prior", "past")
 BY_ARM = NAMES[2:]
@@ -102,10 +102,11 @@ def memory_ranges(k: int, window: int, D: int) -> dict[str, Range]:
         "greedy": arm,
         "tried": arm,
         "retried": (-1, k - 1),
+        "latest": arm,
         "looked": (-1, k - 1),
         "lines": (-1, k - 1),
         "d": (0, D),
-        "in_use": (0, BANK - 1),
+        "in_use": (0, FILTERS - 1),
         "oldest_value": (0, VALUES - 1),
         "strike": (-1, 1),
         **dict.fromkeys(("unit", "surprise", "s2", "squares"), POSITIVE),
