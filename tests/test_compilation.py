@@ -350,3 +350,28 @@ def test_old_code_of_somebody_else_does_not_stand_in_the_way(tmp_path):
     os.utime(old, (0, 0))
     compilation.write_checked(path, b"key", b"machine code")
     assert compilation.read_checked(path, b"key") == b"machine code"
+
+
+SIZES = """
+import sys
+import numpy as np
+import kalmanbandits as kb
+for k in map(int, sys.argv[1].split(",")):
+    y = np.random.default_rng(0).normal(size=(300, k))
+    played = kb.simulate(kb.systems.Replay(y), {"it": kb.ARUCB(arms=k)}, runs=1, checkpoints=1, threads=1)
+    print(float(played.reward.values[0, 0, 0]))
+"""
+
+
+def test_kernels_of_two_processes_are_told_apart_in_a_third(tmp_path: Path) -> None:
+    """Code for 5 and for 8 arms had one name: both from the disk gave wrong numbers, or ended the process."""
+
+    def play(sizes: str) -> list[str]:
+        environment = {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(SOURCE.parent), "PATH": ""}
+        command = [sys.executable, "-c", SIZES, sizes]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        return done.stdout.split()
+
+    alone = [*play("5"), *play("8")]
+    assert play("5,8") == alone
+    assert play("8,5") == alone[::-1]

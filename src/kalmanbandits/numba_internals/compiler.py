@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import functools
+import hashlib
 import threading
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
@@ -230,7 +231,20 @@ class EntryLibrary(JITCodeLibrary):
 
 
 class KernelFlags(Flags):
-    """The flags of a kernel."""
+    """The flags of a kernel, which end up in its name.
+
+    Numba names machine code by the types of its arguments, and records among them by how many of them a
+    process had met before. Code of two processes, kept on disk, then has one name for records that differ,
+    and where both are loaded, one calls what belongs to the other. So the name gets a hash of all fields.
+    """
+
+    def __init__(self, flags: Flags, args: tuple[types.Type, ...]) -> None:
+        super().__init__(flags)  # type: ignore[no-untyped-call]
+        self._types = hashlib.sha256(repr(args).encode()).hexdigest()[:16]
+
+    def get_mangle_string(self) -> str:
+        """What a name has beside the function and the kinds of its arguments."""
+        return str(super().get_mangle_string()) + self._types  # type: ignore[no-untyped-call]
 
     def copy(self) -> Flags:
         """What the functions that it calls inherit: one object for many kernels."""
@@ -299,7 +313,7 @@ class EntryCompiler(Compiler):
         if isinstance(made, EntryLibrary):
             made.enable_object_caching()  # type: ignore[no-untyped-call]
         context = KernelTyping(typing)
-        super().__init__(context, target, made, args, result, KernelFlags(flags), locals)  # type: ignore[no-untyped-call]
+        super().__init__(context, target, made, args, result, KernelFlags(flags, args), locals)  # type: ignore[no-untyped-call]
 
     def define_pipelines(self) -> list[PassManager]:
         """The passes of the compiler."""
