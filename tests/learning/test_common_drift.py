@@ -30,6 +30,11 @@ def follow(memories, arms, y, rounds):
 
 
 @entry
+def score(memories, arm, y, round, error, variance):
+    error[0], variance[0], _ = observe_level(memories[0], arm, y, round)
+
+
+@entry
 def predict(memories, j, arm, round):
     return predict_level(memories[0], j, arm, round)
 
@@ -154,6 +159,17 @@ def test_the_arm_pulled_last_has_next_to_no_bonus():
             assert bold == pytest.approx(prediction, abs=0.01)
         else:
             assert bold > prediction + 0.01
+
+
+def test_where_a_walk_is_shared_an_error_counts_only_when_the_arm_changes():
+    arms, y = shared(400, 5)
+    memory = followed(arms, y, reach=0.0)
+    last = int(arms[-1])
+    for arm in range(K):
+        error, variance = np.empty(1), np.empty(1)
+        score(memory.copy(), arm, float(y[-1]), 400, error, variance)
+        assert np.isnan(error[0]) == (arm == last)
+        assert np.isnan(variance[0]) == (arm == last)
 
 
 def test_arms_beyond_those_of_the_filter_have_none():

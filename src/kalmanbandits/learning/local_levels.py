@@ -223,8 +223,9 @@ def _weigh(m: Any, j: Any, arm: Any, v: Any, S: Any, noise: Any, known: Any) -> 
 def observe_level(m: Any, arm: Any, y: Any, round: Any) -> Any:
     """Learn a reward.
 
-    Returns its squared error and variance by the filter that predicted best so far, NaN for an arm's first,
-    and whether it is one of few values.
+    Returns its squared error and variance by the filter that predicted best so far, and whether it is one of
+    few values. The error is NaN for an arm's first, and where that filter has a shared walk and the arm is
+    the one pulled last: such a reward says nothing of how arms differ.
     """
     squared, variance, best, first = math.nan, math.nan, -math.inf, m.rewarded[arm] == 0
     filters = BANK + drifts_of(m)
@@ -248,7 +249,7 @@ def observe_level(m: Any, arm: Any, y: Any, round: Any) -> Any:
             v = y - m.level[j, arm] - m.walk[j - BANK, 0]
         S, changed = _weigh(m, j, arm, v, S, noise, known)
         best = max(best, m.now[j])
-        if j == foremost:
+        if j == foremost and (j < BANK or arm != m.latest):
             squared, variance = v * v, S * noise
         if j >= BANK:
             if changed:
