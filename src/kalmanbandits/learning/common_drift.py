@@ -56,14 +56,13 @@ def forget_drifts(m: Any) -> None:
 
 
 @routine
-def move_drifts(m: Any, round: Any) -> None:
-    """Before a reward: walks have gone on since the last one."""
-    for i in range(drifts_of(m)):
-        m.walk[i, 1] += WALKS[i] * (round - m.seen)
-        for arm in range(m.rewarded.shape[0]):
-            if m.rewarded[arm] > 0:
-                m.covariance[i, arm, arm + 1] += OWN_WALKS[i] * (round - m.seen)
-    m.seen = round
+def move_drift(m: Any, i: Any, round: Any) -> None:
+    """Before a reward: the walks have gone on since the last one."""
+    ahead = round - m.seen
+    m.walk[i, 1] += WALKS[i] * ahead
+    for arm in range(m.rewarded.shape[0]):
+        if m.rewarded[arm] > 0:
+            m.covariance[i, arm, arm + 1] += OWN_WALKS[i] * ahead
 
 
 @jit

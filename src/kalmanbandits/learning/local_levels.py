@@ -32,13 +32,14 @@ from kalmanbandits.learning.common_drift import (
     drift_variance,
     drifts_of,
     forget_drifts,
-    move_drifts,
+    move_drift,
 )
 
 _WALKS = (0.0, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 _DECAYS, _SHARES = (0.5, 0.8, 0.9, 0.97, 0.99, 0.997), (0.5, 3.0, 20.0)
 PHI = np.array([1.0] * len(_WALKS) + [phi for phi in _DECAYS for _ in _SHARES])
 Q = np.array([*_WALKS, *((1 - phi**2) * share for phi in _DECAYS for share in _SHARES)])
+LOG_PHI = np.array([math.log(phi) for phi in PHI])
 BANK = len(PHI)
 FILTERS = BANK + DRIFTS  # those that share a walk come last
 FORGET = 0.9995  # of the log-scores, per round
@@ -64,6 +65,7 @@ def level_fields(arms: int) -> list[tuple[Any, ...]]:
         ("deviation", "f8", (BANK, arms)),
         ("spread", "f8", (BANK, arms, 3)),  # Var m, Cov(m, x), Var x in units of σ²_a
         ("squares", "f8", (BANK, arms)),
+        ("log_noise", "f8", (BANK, arms)),  # what each adds to the mean of the logarithms
         ("strike", "i8", shape),
         ("rewarded", "i8", (arms,)),  # rewards
         ("last", "i8", (arms,)),  # the round of the last one
@@ -89,7 +91,7 @@ def forget_levels(m: Any) -> None:
         for arm in range(m.rewarded.shape[0]):
             m.level[j, arm], m.strike[j, arm] = 0.0, 0
             if j < BANK:
-                m.deviation[j, arm], m.squares[j, arm] = 0.0, 0.0
+                m.deviation[j, arm], m.squares[j, arm], m.log_noise[j, arm] = 0.0, 0.0, 0.0
                 m.spread[j, arm, 0], m.spread[j, arm, 1], m.spread[j, arm, 2] = 0.0, 0.0, 0.0
         for i in range(3):
             m.tails[j, i] = 0.0
@@ -121,14 +123,18 @@ def noise_of(m: Any, j: Any, arm: Any) -> Any:
     return (m.squares[j, arm] + LIKE_OTHERS * typical) / rounds
 
 
-@jit
-def _log_noise(m: Any, j: Any, arm: Any) -> Any:
-    """What an arm adds to the mean of the log noises: weight times logarithm, and weight."""
-    n = m.rewarded[arm] - 1
-    if n <= 0:
-        return 0.0, 0.0
-    weight = n / (n + FIRST_GUESS)
-    return weight * math.log((m.squares[j, arm] + 0.1) / (n + 0.1)), weight
+@routine
+def _learn_noise(m: Any, j: Any, arm: Any, square: Any) -> None:
+    """Add a squared error to what filter j knows of an arm's noise, and to the mean of the log noises.
+
+    An arm with n errors counts there with weight n/(n + `FIRST_GUESS`).
+    """
+    n = m.rewarded[arm]
+    m.squares[j, arm] += square
+    log = n / (n + FIRST_GUESS) * math.log((m.squares[j, arm] + 0.1) / (n + 0.1))
+    m.pool[j, 2] += log - m.log_noise[j, arm]
+    m.pool[j, 3] += n / (n + FIRST_GUESS) - (n - 1) / (n - 1 + FIRST_GUESS)
+    m.log_noise[j, arm] = log
 
 
 @routine
@@ -148,7 +154,7 @@ def predict_level(m: Any, j: Any, arm: Any, round: Any) -> Any:
     ahead = round - m.last[arm]
     if phi == 1.0:
         return m.level[j, arm] + m.deviation[j, arm], V[0], V[2] + q * ahead + 2 * V[1]
-    fade = math.exp(ahead * math.log(phi))
+    fade = math.exp(ahead * LOG_PHI[j])
     x = V[2] * fade * fade + q * (1 - fade * fade) / (1 - phi * phi)
     return m.level[j, arm] + fade * m.deviation[j, arm], V[0], x + 2 * fade * V[1]
 
@@ -200,13 +206,7 @@ def _weigh(m: Any, j: Any, arm: Any, v: Any, S: Any, noise: Any, known: Any) -> 
     m.now[j] = -0.5 * (math.log(S * noise) + error / noise)
     square = error if known else min(error, max(OUTLIER * OUTLIER * noise, m.reach * m.reach))
     if j < BANK:  # the others have one noise for all arms
-        log, share = _log_noise(m, j, arm)
-        m.squares[j, arm] += square
-        m.rewarded[arm] += 1
-        new_log, new_share = _log_noise(m, j, arm)
-        m.rewarded[arm] -= 1
-        m.pool[j, 2] += new_log - log
-        m.pool[j, 3] += new_share - share
+        _learn_noise(m, j, arm, square)
     m.pool[j, 0] += square
     m.pool[j, 1] += 1.0
     if m.rewarded[arm] >= ENOUGH or known:
@@ -228,72 +228,82 @@ def observe_level(m: Any, arm: Any, y: Any, round: Any) -> Any:
     the one pulled last: such a reward says nothing of how arms differ.
     """
     squared, variance, best, first = math.nan, math.nan, -math.inf, m.rewarded[arm] == 0
-    filters = BANK + drifts_of(m)
-    foremost, known = best_filter(m, 0, BANK if is_discrete(m.repeated) else filters), _repeats(m, y)
+    drifts, discrete = drifts_of(m), is_discrete(m.repeated)
+    own, shared = best_filter(m, 0, BANK), best_filter(m, BANK, BANK + drifts)
+    foremost = own if discrete or drifts == 0 or not _ahead(m, shared, own) else shared
+    known = _repeats(m, y)
     if not first:
         off = abs(y - predict_level(m, m.in_use, arm, round)[0])
         m.reach = max(m.reach, 1e-3) * math.exp(REACHING * ((1.0 if off > m.reach else 0.0) - BEYOND))
-    move_drifts(m, round)
-    for j in range(filters):
+    for j in range(BANK + drifts):
+        i = j - BANK
+        if i >= 0:
+            move_drift(m, i, round)
         if first:
-            if j < BANK:
+            if i < 0:
                 _begin(m, j, arm, y)
             else:
-                begin_drift(m, j - BANK, j, arm, y)
+                begin_drift(m, i, j, arm, y)
             continue
-        if j < BANK:
+        if i < 0:
             S, noise = _move(m, j, arm, round), noise_of(m, j, arm)
             v = y - m.level[j, arm] - m.deviation[j, arm]
         else:
-            S, noise = drift_variance(m, j - BANK, arm) + 1.0, noise_of(m, j, arm)
-            v = y - m.level[j, arm] - m.walk[j - BANK, 0]
+            S, noise = drift_variance(m, i, arm) + 1.0, noise_of(m, j, arm)
+            v = y - m.level[j, arm] - m.walk[i, 0]
         S, changed = _weigh(m, j, arm, v, S, noise, known)
         best = max(best, m.now[j])
-        if j == foremost and (j < BANK or arm != m.latest):
+        if j == foremost and (i < 0 or arm != m.latest):
             squared, variance = v * v, S * noise
-        if j >= BANK:
-            if changed:
-                begin_drift(m, j - BANK, j, arm, y)
-            else:
-                correct_drift(m, j - BANK, j, arm, v, S)
-        elif changed:
+        if i < 0 and changed:
             _begin(m, j, arm, y)
-        else:
+        elif i < 0:
             _correct(m, j, arm, v, S)
+        elif changed:
+            begin_drift(m, i, j, arm, y)
+        else:
+            correct_drift(m, i, j, arm, v, S)
     if not first:
-        _choose_filter(m, arm, filters, best)
+        _choose_filter(m, arm, own, shared, best)
     m.rewarded[arm] += 1
-    m.last[arm], m.latest = round, arm
+    m.last[arm], m.latest, m.seen = round, arm, round
     return squared, variance, known
 
 
 @routine
-def _choose_filter(m: Any, arm: Any, filters: Any, best: Any) -> None:
+def _choose_filter(m: Any, arm: Any, own: Any, shared: Any, best: Any) -> None:
     """The filter in use: the one that predicted best, after a reward that the best predicted with `best`.
 
     While one arm is pulled, its own walk and one that all arms share predict alike. Which of the two it is
-    shows where another arm is pulled, so that these rewards alone decide between them.
+    shows where another arm is pulled, so that these rewards alone decide between them: the filters `own` and
+    `shared`, the best of each kind before this reward.
     """
-    own, shared = best_filter(m, 0, BANK), BANK
-    if filters > BANK:
-        shared = best_filter(m, BANK, filters)
-        if arm != m.latest:
-            gain = m.now[shared] - m.now[own]
-            m.at_changes = FORGET * m.at_changes + max(-MOST, min(MOST, gain))
-    for j in range(filters):  # behind the best, not ahead of the worst: or all that move would look alike
+    drifts = drifts_of(m)
+    if drifts > 0 and arm != m.latest:
+        gain = m.now[shared] - m.now[own]
+        m.at_changes = FORGET * m.at_changes + max(-MOST, min(MOST, gain))
+    for j in range(
+        BANK + drifts
+    ):  # behind the best, not ahead of the worst: or all that move would look alike
         m.log_score[j] = FORGET * m.log_score[j] - min(MOST, best - m.now[j])
     if m.at_changes > SHARED and not is_discrete(m.repeated):
-        m.in_use = best_filter(m, BANK, filters)
+        m.in_use = best_filter(m, BANK, BANK + drifts)
     else:
         m.in_use = best_filter(m, 0, BANK)
 
 
 @jit
+def _ahead(m: Any, j: Any, other: Any) -> Any:
+    """Whether filter j predicted better than another; where that stands still, by a margin."""
+    return m.log_score[j] > m.log_score[other] + (MOVING if other == 0 else 0.0)
+
+
+@jit
 def best_filter(m: Any, first: Any, end: Any) -> Any:
-    """The filter with the best log-score of some; one that moves must be ahead of that which does not."""
+    """The filter with the best log-score of some."""
     best = first
     for j in range(first + 1, end):
-        if m.log_score[j] > m.log_score[best] + (MOVING if best == 0 else 0.0):
+        if _ahead(m, j, best):
             best = j
     return best
 
@@ -306,7 +316,7 @@ def _move(m: Any, j: Any, arm: Any, round: Any) -> Any:
     if phi == 1.0:
         V[2] += q * ahead
     else:
-        fade = math.exp(ahead * math.log(phi))
+        fade = math.exp(ahead * LOG_PHI[j])
         m.deviation[j, arm] *= fade
         V[1] *= fade
         V[2] = V[2] * fade * fade + q * (1 - fade * fade) / (1 - phi * phi)
