@@ -27,7 +27,7 @@ KNOWN_AFTER = 12  # pulls after which an arm is not seldom seen
 # An arm seldom seen is tried again when the rounds are so many times those at its last pull; share of the
 # regret of the fitted system that such tries may cost; deviations of the arm that moves most, by which the
 # arm may lag behind.
-LONG_AGO, PRICE, REACHABLE = 4.0, 0.05, 10.0
+LONG_AGO, PRICE, REACHABLE = 2.0, 0.05, 10.0
 # The same where no model is believed or the arm lags further behind: such tries may cost this share of the
 # deviation of rewards about their levels, per round.
 ALWAYS = 0.01
