@@ -96,17 +96,18 @@ def begin_drift(m: Any, i: Any, j: Any, arm: Any, y: Any) -> None:
 @routine
 def correct_drift(m: Any, i: Any, j: Any, arm: Any, v: Any, S: Any) -> None:
     """The posterior after an innovation v that counts with variance S: P ← P − gg'/S, g = P(e_w + e_a)."""
-    P, k = m.covariance[i], m.rewarded.shape[0]
+    P, k, per = m.covariance[i], m.rewarded.shape[0], 1.0 / S  # divisions are what takes time on a GPU
     walk, own = m.walk[i, 1] + P[arm, 0], P[arm, 0] + P[arm, arm + 1]
-    m.walk[i, 0] += walk / S * v
-    m.walk[i, 1] -= walk * walk / S
+    first, second, move = walk * per, own * per, v * per
+    m.walk[i, 0] += walk * move
+    m.walk[i, 1] -= walk * first
     for a in range(k):
         if a != arm:
-            gain = (P[a, 0] + P[arm, a + 1]) / S
+            gain = (P[a, 0] + P[arm, a + 1]) * per
             for b in range(k):
                 P[a, b + 1] -= gain * (P[b, 0] + P[arm, b + 1])
     for b in range(k):
         g = P[b, 0] + P[arm, b + 1]
-        m.level[j, b] += g / S * v
-        P[arm, b + 1] -= own * g / S
-        P[b, 0] -= walk * g / S
+        m.level[j, b] += g * move
+        P[arm, b + 1] -= second * g
+        P[b, 0] -= first * g
