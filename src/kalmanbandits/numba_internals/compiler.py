@@ -244,7 +244,7 @@ class KernelFlags(Flags):
 
     def get_mangle_string(self) -> str:
         """What a name has beside the function and the kinds of its arguments."""
-        return str(super().get_mangle_string()) + self._types  # type: ignore[no-untyped-call]
+        return str(super().get_mangle_string()) + self._types
 
     def copy(self) -> Flags:
         """What the functions that it calls inherit: one object for many kernels."""
