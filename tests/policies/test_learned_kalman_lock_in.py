@@ -39,6 +39,18 @@ def test_an_arm_that_was_low_when_it_was_first_seen_is_found_again(moves):
     assert np.sort(shares)[1] > 0.25, shares  # it may chance to pay as little when it is looked at again
 
 
+def test_arms_that_share_one_walk_are_told_apart():
+    """Its steps are far larger than levels differ: with loadings that differ, runs were as bad as chance."""
+    shares = []
+    for seed in range(8):
+        rng = np.random.default_rng([77, seed])
+        table = np.cumsum(1.5 * rng.standard_normal(4000))[:, None] + np.array([0.0, 1.0])
+        table += 0.25 * rng.standard_normal(table.shape)
+        result = simulate(Replay(table), {"L": LearnedKalman(arms=2)}, seed=seed, checkpoints=1, trace=True)
+        shares.append(float(np.mean(result.choice.values[0, 0] == 0)))  # a half by chance
+    assert max(shares) < 0.1, shares
+
+
 def test_the_arm_that_lags_furthest_gets_a_second_look():
     """Of an arm that first pays a hundred deviations of the noise less, the next reward is far better."""
     shares = []
