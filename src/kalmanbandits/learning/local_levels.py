@@ -5,8 +5,10 @@
 m_a is what the arm pays on average, x_a how far it is from that at present. (φ, q) = (1, 0) is an arm that
 stands still, φ = 1 the local-level model (a random walk), φ < 1 a first-order autoregression. Every pair of
 a small grid runs its own filter on every arm, in units of the arm's own noise, which it learns on the way;
-the one that predicted the recent rewards best is used. Nothing is fitted, so that cost and
-memory do not depend on how long it runs, and an update costs the same for any number of arms.
+the one that predicted the recent rewards best is used. Beside them run filters in which all arms share one
+walk (`common_drift`), for which a reward is compared where the arm changes. Nothing is fitted, so that cost
+and memory do not depend on how long it runs. An update of the bank costs the same for any number of arms,
+one of the shared walks (k + 1)², for up to 20 arms.
 
 An innovation beyond `OUTLIER` deviations counts as one of that size with a larger variance. A second one in
 a row of the same arm and sign is no accident: then its level has changed, and is learned anew. Nor is it one
