@@ -10,7 +10,7 @@ from scipy.stats import norm
 from kalmanbandits import Agent, LearnedKalman, simulate
 from kalmanbandits.policies.learned_kalman_alone import ORDINARY, judge_alone
 from kalmanbandits.policies.learned_kalman_index import FEW_ARMS, KNOWN_AFTER, WIDER
-from kalmanbandits.systems import Replay
+from kalmanbandits.systems import Replay, random_stable
 
 ROUNDS = 6000
 
@@ -51,6 +51,27 @@ def test_arms_that_share_one_walk_are_told_apart():
     assert max(shares) < 0.1, shares
 
 
+def test_an_arm_that_was_low_during_a_change_is_looked_at_again():
+    """All others change too, so that the past is forgotten; a hundred rounds later it is by far the best."""
+    change, low, waits = 1500, 100, []
+    for seed in range(8):
+        rng = np.random.default_rng([5, seed])
+        system = random_stable(arms=3, dimension=2, spectral_radius=0.9, seed=seed)
+        state, table = np.zeros(2), np.empty((3000, 3))
+        steps = rng.multivariate_normal(np.zeros(2), system.process_noise, len(table))
+        for t in range(len(table)):
+            state = system.transition @ state + steps[t]
+            table[t] = system.actions @ state
+        table += np.sqrt(system.noise_variance) * rng.standard_normal(table.shape)
+        table[change : change + low, 0] -= 30.0
+        table[change + low :, 0] += 10.0
+        table[change:, 1] *= -1.0
+        result = simulate(Replay(table), {"L": LearnedKalman(arms=3)}, seed=seed, checkpoints=1, trace=True)
+        pulled = np.flatnonzero(result.choice.values[0, 0][change + low :] == 0)
+        waits.append(int(pulled[0]) if len(pulled) else len(table))
+    assert max(waits) < 2 * low, waits
+
+
 def test_the_arm_that_lags_furthest_gets_a_second_look():
     """Of an arm that first pays a hundred deviations of the noise less, the next reward is far better."""
     shares = []
@@ -79,7 +100,7 @@ def test_a_second_look_that_was_dear_does_not_stand_in_the_way_of_cheap_tries():
         table[:20, 2] = -6.0
         result = simulate(Replay(table), {"L": LearnedKalman(arms=3)}, seed=seed, checkpoints=1, trace=True)
         chosen = result.choice.values[0, 0]
-        assert np.sum(chosen == 1) <= 4
+        assert np.sum(chosen == 1) <= 5  # one more where predictions fail as after a change
         found += np.mean(chosen[1500:] == 2) > 0.25
     assert found >= 3
 

@@ -98,13 +98,14 @@ def prepare(m: Any) -> None:
 def _limit_exploration(m: Any) -> None:
     """Take the bonus from arms that have cost more to explore than knowing them could have gained.
 
-    By arm a, over the arm b with the best level, a clairvoyant gains t E(x_a − x_b)⁺ in t rounds, where
+    By arm a, over the arm b with the best level, a clairvoyant gains t E(x_a − x_b)⁺ in t rounds since the
+    system last changed, where
 
         x_a − x_b ~ N(μ_a − μ_b, |c_a − c_b|² + tr U_a)
 
     as states have mean square 1. What pulls of an arm cost is counted by the predictions they were made with.
     """
-    top, t = m.greedy, float(m.t)
+    top, t = m.greedy, float(m.t - m.changed)
     for arm in range(m.pulls.shape[0]):
         if m.pulls[arm] > 0 and m.mu[CURRENT, arm] > m.mu[CURRENT, top]:
             top = arm
@@ -151,7 +152,7 @@ def _retry(m: Any, believed: Any) -> None:
 
     And once, whatever that costs, the arm that lags furthest of those not pulled for long: seen low by
     chance, an arm of large scale looks like one of a low level, and no price that is small for the arms in
-    use would do.
+    use would do. Rounds count from the last change of the system: what was seen during it says little.
     """
     oldest, ago, widest = -1, 0.0, 0.0
     for arm in range(m.pulls.shape[0]):
@@ -161,9 +162,9 @@ def _retry(m: Any, believed: Any) -> None:
                 square += m.C[CURRENT, arm, a] ** 2
             widest = max(widest, square)
     deviation = math.sqrt(common_noise(m, 0))
-    furthest, lag = -1, 0.0
+    furthest, lag, rounds = -1, 0.0, m.t - m.changed
     for arm in range(m.pulls.shape[0]):
-        since = m.t / (m.last[arm] + 1)
+        since = rounds / (max(m.last[arm] - m.changed, 0) + 1)
         if m.pulls[arm] > 0 and arm != m.greedy and (m.pulls[arm] <= KNOWN_AFTER or since > LONG_AGO):
             price = m.scores[m.greedy, 0] - m.scores[arm, 0]
             if since > LONG_AGO and price > lag:
@@ -172,11 +173,11 @@ def _retry(m: Any, believed: Any) -> None:
             worth = price < OWN_SHARE * gain
             if since > LONG_AGO:
                 if believed and price * price <= REACHABLE * REACHABLE * widest:
-                    worth = worth or m.spent + price <= PRICE * m.loss * m.t
-                worth = worth or max(m.spent, m.paid[arm]) + price <= ALWAYS * deviation * m.t
+                    worth = worth or m.spent + price <= PRICE * m.loss * rounds
+                worth = worth or max(m.spent, m.paid[arm]) + price <= ALWAYS * deviation * rounds
             if worth and since > ago:
                 oldest, ago = arm, since
-    if m.looked < 0 and m.t >= SECOND_LOOK and furthest >= 0:
+    if m.looked < 0 and rounds >= SECOND_LOOK and furthest >= 0:
         oldest = furthest
     if oldest >= 0:
         m.retried = oldest
@@ -186,7 +187,7 @@ def _retry(m: Any, believed: Any) -> None:
 @jit
 def charge(m: Any) -> None:
     """Count what trying an arm again has cost, by what is known now, but for the second look."""
-    if m.looked < 0 and m.t > SECOND_LOOK:
+    if m.looked < 0 and m.t - m.changed > SECOND_LOOK:
         m.looked = m.retried
     else:
         m.spent += max(m.scores[m.greedy, 0] - m.scores[m.retried, 0], 0.0)

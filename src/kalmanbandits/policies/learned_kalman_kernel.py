@@ -234,14 +234,19 @@ def _record(m: Any, arm: Any, y: Any) -> None:
 
 @routine
 def _check_predictions(m: Any, surprise: Any) -> None:
-    """Watch the predictions: ask for a fit when they fail, forget the past when they were long trusted."""
+    """Watch the predictions: ask for a fit when they fail, forget the past when they were long trusted.
+
+    Rare coins fail so by chance: where rewards take few values, nothing is forgotten.
+    """
     m.surprise += (min(surprise, CAPPED) - m.surprise) / MEMORY
     m.trusted = m.trusted + 1 if m.surprise < 0.75 * DOUBT or m.trusted > TRUSTED else 0
     if m.surprise > DOUBT and m.t > m.fitted + max(3, min(m.held, 1000) // 20):
         m.next = m.t
-        if m.trusted > TRUSTED and m.surprise > CHANGE:
+        if m.trusted > TRUSTED and m.surprise > CHANGE and not is_discrete(m.repeated):
             m.trusted = 0
             m.held = MEMORY
+            m.changed, m.looked, m.spent = m.t, -1, 0.0
+            m.paid[:] = 0.0
             m.learned = 0.0
             m.past[:] = 0.0
             m.adopt = 0  # what a fit finds that has begun is of no use any more

@@ -15,7 +15,7 @@ from kalmanbandits.policies.spec import COUNT, POSITIVE, Memory, Range
 
 COUNTS = (
     "t", "fitted", "adopt", "begun", "again", "trusted", "next", "drawn", "rewarded", "last", "gone",
-    "rehearse", "repeated", "begun_repeated", "seen",
+    "changed", "rehearse", "repeated", "begun_repeated", "seen",
 )  # fmt: skip
 NAMES = ("G", "Q", "C", "mu", "s2", "U", "prior", "past")
 BY_ARM = NAMES[2:]
@@ -51,6 +51,7 @@ def memory_fields(k: int, window: int, D: int) -> list[tuple[Any, ...]]:
         ("tried", "i8"),
         ("surprise", "f8"),  # running mean of the squared innovations over their variance
         ("trusted", "i8"),
+        ("changed", "i8"),  # the round in which the system was last found to have changed
         ("curiosity", "f8"),  # about the state, once the model is known
         ("rehearse", "i8"),  # the round of the next rehearsal
         ("rehearsal", "f8", (3,)),  # episodes, the gain of being curious in them, and its squares
@@ -116,7 +117,7 @@ def memory_ranges(k: int, window: int, D: int) -> dict[str, Range]:
 def check_record(memory: Memory) -> None:
     """Refuse numbers that are in range and do not fit together."""
     t = int(memory["t"][0])
-    for name in ("gone", "begun", "fitted", "held", "last"):
+    for name in ("gone", "begun", "fitted", "held", "last", "changed"):
         if (most := int(memory[name].max())) > t:
             raise InvalidArgument(f"memory must have {name} at most t = {t}, got {name} = {most}")
     if memory["unit"][0] == 0 and (memory["adopt"][0] > 0 or memory["fitted"][0] > 0):
