@@ -28,7 +28,7 @@ import kalmanbandits as kb
 HERE = Path(__file__).parent
 LEARNED, RANDOM = "LearnedKalman", "Random"
 SHOWN = ("state seen, sampling", "state seen, bounds")  # learn the arms alone: state_seen.py
-FEATURES = 100  # arms up to which LARL fits into memory: its matrices grow with their cube
+FEATURES = 87  # arms up to which LARL fits into memory: its matrices grow with their cube
 LOOKAHEAD = 20  # arms up to which the exact look-ahead is played: its cost grows with their square
 COSTLY = (
     0.05  # share of the best's regret above which one pull of each arm puts a world into a table of its own

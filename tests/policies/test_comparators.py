@@ -55,6 +55,13 @@ def test_random_is_uniform_and_independent_of_rewards():
     assert (play(Random(arms=3), rounds=100, seed=1)[0] != arms[:100]).any()
 
 
+def test_random_declares_what_it_is():
+    assert (Random.deterministic, Random.scale_free, Random.level_free) == (False, True, True)
+    assert type(Random(arms=np.int64(3)).arms) is int
+    with pytest.raises(InvalidArgument, match="arms"):
+        Random(arms=0)
+
+
 def test_a_sliding_window_forgets_without_leaving_dust():
     """Huge rewards leave the window; sums that only add and subtract would keep their rounding errors."""
     agent = Agent(SlidingWindowUCB(arms=1, window=8, scale=1.0))
