@@ -126,6 +126,23 @@ def test_equals_the_equations_written_a_second_time():
     assert len(windows) >= 3
 
 
+def test_the_index_is_prediction_and_uncertainty_whatever_decides():
+    """Models where rewards follow from the last ones, the arms' levels where they do not."""
+    rng, decided = np.random.default_rng(3), set()
+    turning = np.cos(np.arange(200)[:, None] * np.pi / 2 + np.array([0.0, 1.0]))
+    for means in (turning, np.tile([0.0, 1.0], (200, 1))):
+        agent = Agent(AUTO, seed=1)
+        for t, mean in enumerate(means):
+            told = agent.explain()
+            if t > 50 and np.isfinite(told.uncertainty).all():
+                assert told.index == pytest.approx(told.prediction + told.uncertainty, rel=1e-12)
+                assert (told.uncertainty > 0).all()
+                decided.add(int(agent.memory["plain"]))
+            arm = agent.select()
+            agent.update(arm, float(mean[arm] + 0.2 * rng.standard_normal()))
+    assert decided == {0, 1}
+
+
 @pytest.mark.parametrize("order", [1, 2, 3])
 def test_it_finds_how_many_rewards_matter(order):
     """Two arms read one autoregression of a given order, one of them with its sign turned."""
