@@ -19,7 +19,7 @@ from kalmanbandits.identification.maximisation import LEAST_NOISE, log_prior, ma
 
 STRIDE, LARGEST_STRIDE = 1.4, 40.0  # of over-relaxed steps
 # Steps have converged when so many in a row have each changed the log-likelihood by less than this.
-IDLE, TOLERANCE = 2, 1e-4
+IDLE, TOLERANCE = 4, 1e-4
 
 _unused = np.zeros(2)  # the state of steps where there are none
 
