@@ -57,12 +57,17 @@ def pack(spec: Spec, memory: Memory, position: dict[str, Any], history: object =
     if len(text) > LONGEST_HEADER:
         raise InvalidType(f"a header of {len(text)} bytes cannot be saved (close some of the open choices)")
     content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:
+    archive = zipfile.ZipFile(content, "w")
+    try:
         _put(archive, HEADER, text)
         for name in lasting_fields(memory):
             _put(archive, f"{name}.npy", _packed(memory[name]))
         if history is not None:  # not compressed, so that its size is that of the file
             _put(archive, HISTORY, _packed(history), zipfile.ZIP_STORED)
+    except BaseException:
+        archive.fp = None  # or closing it would complain of a member that was interrupted
+        raise
+    archive.close()
     return content.getvalue()
 
 

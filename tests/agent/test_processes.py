@@ -347,8 +347,8 @@ def test_add_arm_compiles_while_others_go_on(tmp_path, fresh):
     script = Path(__file__).with_name("slow_addition.py")
     run = fresh.run(script, env=os.environ | {"XDG_CACHE_HOME": str(tmp_path)})
     assert run.returncode == 0, run.stderr
-    slowest, addition = map(float, run.stdout.split())
-    assert slowest < 0.5 * addition
+    slowest, additions = map(float, run.stdout.split())
+    assert slowest < 0.25 * additions  # the second is of another size, compiled when the first is done
 
 
 def test_an_interrupt_never_leaves_the_lock_held():

@@ -126,6 +126,15 @@ def test_files_of_the_system_that_never_end(name, read):
     assert name in str(refused.value)
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/kmsg"), reason="a file of Linux")
+def test_a_file_of_the_system_in_the_place_of_a_journal(tmp_path):
+    """Read without waiting, it has nothing to say, which was an AttributeError."""
+    (tmp_path / "journal.sqlite").symlink_to("/proc/kmsg")
+    with pytest.raises(OSError) as refused:
+        kb.Agent.open(tmp_path, kb.UCB(arms=2))
+    assert is_clear(refused.value)
+
+
 def test_a_full_disk_is_told_with_the_name_of_the_file(tmp_path, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")

@@ -159,3 +159,20 @@ def test_a_cache_that_may_not_be_looked_at_costs_a_compilation_and_nothing_else(
     done = fresh.run("-c", BACKTEST, *command, env=refused)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_an_interrupt_while_saving_arrives_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the middle of a member, closing the archive raised a ValueError in its place."""
+    agent, file = kb.Agent(kb.UCB(arms=2)), io.BytesIO()
+    member: Any = zipfile._ZipWriteFile  # type: ignore[attr-defined]
+    close = member.close
+
+    def interrupted(self: object) -> None:
+        monkeypatch.setattr(member, "close", close)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(member, "close", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        agent.save(file)
+    agent.save(file)
+    assert file.getvalue()

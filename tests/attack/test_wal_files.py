@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sqlite3
 import struct
 from pathlib import Path
 
 import pytest
 
+from kalmanbandits import UCB, Agent
 from kalmanbandits.agent.beside import APPLICATION
 from kalmanbandits.agent.wal import check_wal
 from kalmanbandits.errors import FileFormatError
@@ -83,3 +87,69 @@ def test_damage_before_the_last_two_commits_is_noticed(bit: int, tmp_path: Path)
         damaged = bytearray(sound)
         damaged[place] ^= 1 << bit
         assert refused(damaged, tmp_path), place
+
+
+NAME = "journal.sqlite"
+
+
+def image(folder: Path, rounds: int, copy: Path) -> list[Path]:
+    """What a killed process leaves after some rounds, and after as many more."""
+    found = []
+    with Agent.open(folder, UCB(arms=3), seed=0) as agent:
+        for part in range(2):
+            for _ in range(rounds):
+                agent.tell(agent.ask(), 1.0)
+            found.append(copy / str(part))
+            shutil.copytree(folder, found[-1])
+    return found
+
+
+def part(old: Path, new: Path, *endings: str) -> None:
+    for ending in endings:
+        shutil.copy2(old / (NAME + ending), new / (NAME + ending))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.3, 0.999])
+def test_a_file_that_was_cut_is_missed_by_the_index(share: float, tmp_path: Path) -> None:
+    """It used to be taken for one that ends there, and acknowledged rounds were gone without a word."""
+    _, crashed = image(tmp_path / "live", 30, tmp_path)
+    wal = crashed / f"{NAME}-wal"
+    os.truncate(wal, int(share * wal.stat().st_size))
+    left = {path.name: path.read_bytes() for path in crashed.iterdir()}
+    with pytest.raises(FileFormatError, match=r"-wal is shorter or older than it was.*recover=True"):
+        Agent.open(crashed)
+    assert {path.name: path.read_bytes() for path in crashed.iterdir()} == left
+    with Agent.open(crashed, recover=True) as agent:
+        assert agent.rounds < 60
+        agent.tell(agent.ask(), 1.0)
+    assert Agent.open(crashed).close() is None
+
+
+def test_a_file_put_back_from_an_older_copy_is_missed_by_the_index(tmp_path: Path) -> None:
+    older, newer = image(tmp_path / "live", 30, tmp_path)
+    part(older, newer, "-wal")
+    with pytest.raises(FileFormatError, match="shorter or older"):
+        Agent.open(newer)
+    part(older, newer, "", "-wal")
+    with pytest.raises(FileFormatError, match="shorter or older"):
+        Agent.open(newer)
+
+
+def test_an_index_that_is_older_than_the_file_is_no_damage(tmp_path: Path) -> None:
+    """As a power failure leaves it, since it is never flushed; the file may have begun anew since."""
+    older, newer = image(tmp_path / "live", 30, tmp_path)
+    part(older, newer, "-shm")
+    with Agent.open(newer) as agent:
+        assert agent.rounds == 60
+    older, newer = image(tmp_path / "anew", 30, tmp_path / "b")
+    with sqlite3.connect(newer / NAME) as database:
+        database.execute("PRAGMA wal_checkpoint(RESTART)")
+        database.execute("PRAGMA user_version = 0")  # a commit
+        again = tmp_path / "again"
+        shutil.copytree(newer, again)
+    database.close()
+    part(older, again, "-shm")
+    salts = [(folder / f"{NAME}-wal").read_bytes()[16:24] for folder in (older, again)]
+    assert salts[0] != salts[1]
+    with Agent.open(again) as agent:
+        assert agent.rounds == 60

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import BinaryIO
 
-from kalmanbandits.durability import open_regular
+from kalmanbandits.durability import open_regular, read_up_to
 from kalmanbandits.errors import FileFormatError
 
 ENDINGS = ("-wal", "-shm", "-journal")
@@ -48,8 +48,7 @@ def check_files(path: Path) -> None:
     held = _held()
     wal_mode = True
     if file_identity(path) not in held:
-        with os.fdopen(open_regular(path), "rb") as file:
-            header = file.read(100)
+        header = read_up_to(path, 100)
         if not header.startswith(b"SQLite format 3\0") or header[68:72] != APPLICATION.to_bytes(4, "big"):
             raise FileFormatError(f"{path} is not the journal of an agent (give another folder)")
         wal_mode = header[18:20] == b"\2\2"

@@ -90,8 +90,14 @@ def open_tickets(play: Play, now: float) -> tuple[Ticket, ...]:
     return tuple(ticket for ticket in play.tickets() if ticket.number not in gone)
 
 
-def add_arm(play: Play, now: float, name: str | None) -> Answer:
-    """Add an arm."""
+class ArmsChangedError(Exception):
+    """Another call added an arm while this one compiled for fewer."""
+
+
+def add_arm(play: Play, now: float, name: str | None, arms: int) -> Answer:
+    """Add an arm to so many."""
+    if play.policy.arms != arms:
+        raise ArmsChangedError
     arm, name = play.policy.arms, checks.addition(play, name)
     play.work()
     play.larger()  # refused by policies that cannot have one

@@ -293,10 +293,12 @@ class Agent(AgentBase):
         int or str
             Its index, or its name.
         """
-        policy = self.policy
-        with suppress(InvalidArgument):  # the call below says why
-            compile_verbs(policy.with_arms(policy.arms + 1))  # seconds, in which others may go on
-        return self._do(calls.add_arm, name)
+        while True:
+            policy = self.policy
+            with suppress(InvalidArgument):  # the call below says why
+                compile_verbs(policy.with_arms(policy.arms + 1))  # seconds, in which others may go on
+            with suppress(calls.ArmsChangedError):
+                return self._do(calls.add_arm, name, policy.arms)
 
     def retire_arm(self, arm: Arm) -> None:
         """Stop choosing an arm. Indices do not change, and pending rounds of it may still be rewarded.

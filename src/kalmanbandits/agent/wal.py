@@ -8,12 +8,16 @@ acknowledged rounds would be gone. That is refused here instead. (Behind the end
 left of commits that failed and were written over: nothing continues those.)
 
 So is the file of another database: SQLite would write it into this one. And so is a file that somebody
-deleted, as long as the index -shm tells of frames in it that are not in the database: SQLite deletes the
-index first.
+deleted, cut, or put back from an older copy, as long as the index -shm tells of commits in it that are not in
+the database: a commit is flushed before it is in the index, and SQLite deletes the index first. The index
+itself is never flushed: after a power failure it may be older than the file, but not newer.
 
     header  magic, format, page size, checkpoint, salt (2), checksum (2)        eight big-endian u32
     frame   page, size of the database after a commit or 0, salt (2), checksum (2), then the page
-    index   twice 48 bytes, of which bytes 16 to 20 count the frames; then how many of them the database has
+    index   twice 48 bytes, of which bytes 16 to 20 count the committed frames and 32 to 40 are the salt; then
+            how many of the frames the database has
+
+The first word of the salt grows by 1 when the file begins anew.
 """
 
 from __future__ import annotations
@@ -36,34 +40,44 @@ MAGIC = (0x377F0682, 0x377F0683)  # its last bit: whether checksums are of big-e
 
 
 def check_wal(path: Path) -> None:
-    """Refuse a `-wal` file with damage before its last commit. No process may be writing it."""
+    """Refuse a `-wal` file that is damaged or lacks its last commit. No process may be writing it."""
+    found: tuple[int, bytes | None] = 0, None
     try:
         with os.fdopen(open_regular(path), "rb") as file:
-            _check(path, file)
+            found = _check(path, file)
+        missing = "is shorter or older than it was"
     except FileNotFoundError:
-        _check_absence(path)
-
-
-def _check_absence(path: Path) -> None:
-    try:
-        start = read_up_to(Path(f"{path}"[: -len("-wal")] + "-shm"), SHM_INFO.size)
-    except OSError:
-        return  # there is no index either
-    if len(start) < SHM_INFO.size:
-        return
-    first, second, done = SHM_INFO.unpack(start)
-    (frames,) = struct.unpack_from("=I", first, 16)
-    if first == second and frames > done:
+        missing = "is gone"
+    if _expects_more(Path(f"{path}"[: -len("-wal")] + "-shm"), *found):
         raise FileFormatError(
-            f"{path} is gone, and what was committed to it last is nowhere else (bring it back; without it "
+            f"{path} {missing}, and what was committed to it last is nowhere else (bring it back; without it "
             "only what came before is left: Agent.open(…, recover=True))"
         )
 
 
-def _check(path: Path, file: BinaryIO) -> None:
+def _expects_more(index: Path, committed: int, salt: bytes | None) -> bool:
+    """Whether an index tells of commits that are neither in the database nor among those of the file."""
+    try:
+        start = read_up_to(index, SHM_INFO.size)
+    except OSError:
+        return False  # there is no index either
+    if len(start) < SHM_INFO.size:
+        return False
+    first, second, done = SHM_INFO.unpack(start)
+    (frames,) = struct.unpack_from("=I", first, 16)
+    if first != second or frames <= done:
+        return False
+    if salt is None or salt == first[32:40]:
+        return bool(frames > committed)
+    (begun,), (known,) = struct.unpack_from(">I", salt), struct.unpack_from(">I", first, 32)
+    return bool(0 < (known - begun) % 2**32 < 2**31)  # or the file has begun anew since
+
+
+def _check(path: Path, file: BinaryIO) -> tuple[int, bytes | None]:
+    """The number of committed frames, and the salt."""
     length = os.fstat(file.fileno()).st_size
     if length < HEADER.size + FRAME.size:
-        return  # nothing was ever committed to it
+        return 0, None  # nothing is committed in it
     header = file.read(HEADER.size)
     magic, _, page, _, *salt, first, second = HEADER.unpack(header)
     order = ">u4" if magic & 1 else "<u4"
@@ -71,7 +85,7 @@ def _check(path: Path, file: BinaryIO) -> None:
     sums = _sums(header[:24], order, (0, 0))
     if magic not in MAGIC or (first, second) != sums or not 512 <= page <= 65536:
         raise _damaged(path, 0)
-    broken = None  # the first frame that does not check
+    committed, broken = 0, None  # frames up to the last commit; the first one that does not check
     ends: list[tuple[int, int]] = []  # checksums that the frame before, a commit, may have had
     for place in range(HEADER.size, length - size + 1, size):
         frame = file.read(size)
@@ -81,12 +95,15 @@ def _check(path: Path, file: BinaryIO) -> None:
             if frame_salt == salt and (first, second) == sums:
                 if number == 1 and not frame.startswith(MARK, FRAME.size + MARK_AT):
                     raise FileFormatError(f"{path} belongs to another database (move it away)")
+                if commit:
+                    committed = 1 + (place - HEADER.size) // size
                 continue
             broken = place
         elif frame_salt == salt and any(_frame_sums(frame, order, end) == (first, second) for end in ends):
             raise _damaged(path, broken)
         # Of the broken frame, the checksum itself may be what was damaged: then `sums` is right.
         ends = [(first, second), sums] if commit and (frame_salt == salt or place == broken) else []
+    return committed, header[16:24]
 
 
 def _frame_sums(frame: bytes, order: str, sums: tuple[int, int]) -> tuple[int, int]:
