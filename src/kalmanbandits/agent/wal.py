@@ -36,6 +36,7 @@ from kalmanbandits.errors import FileFormatError
 HEADER, FRAME = struct.Struct(">8I"), struct.Struct(">6I")
 MARK, MARK_AT = APPLICATION.to_bytes(4, "big"), 68  # in the first page of our databases
 SHM_INFO = struct.Struct("=48s48sI")
+MOST_ANEW = 2**20  # times that a file may begin anew; random salts differ by far more
 MAGIC = (0x377F0682, 0x377F0683)  # its last bit: whether checksums are of big-endian words
 
 
@@ -70,7 +71,7 @@ def _expects_more(index: Path, committed: int, salt: bytes | None) -> bool:
     if salt is None or salt == first[32:40]:
         return bool(frames > committed)
     (begun,), (known,) = struct.unpack_from(">I", salt), struct.unpack_from(">I", first, 32)
-    return bool(0 < (known - begun) % 2**32 < 2**31)  # or the file has begun anew since
+    return bool(0 < (known - begun) % 2**32 < MOST_ANEW)  # or the index is older, or of another file
 
 
 def _check(path: Path, file: BinaryIO) -> tuple[int, bytes | None]:
